@@ -7,6 +7,7 @@ for the motion that the page shows. Formulas are MathML, which browsers draw the
 Node during the build, or a script and a megabyte of fonts on every page. docutils, which Sphinx needs anyway, does it.
 """
 
+import itertools
 import os
 import re
 import subprocess
@@ -73,7 +74,34 @@ sphinx_gallery_conf = {
 ENTRY = re.compile(r'("?[a-zρ][\w", /()=+*-]*?)\s{2,}(\S.*)')  # "name  text", with text that hangs below itself
 
 
+SECTIONS = {"Args:": ":Parameters:", "Returns:": ":Returns:", "Raises:": ":Raises:"}
+NAMED = re.compile(r"    (\w+(?:, \w+)*): (\S.*)")  # "    name: text", and text that hangs below itself
+
+
+def section(lines: list[str], field: str) -> list[str]:
+    """A section of a docstring as a field, with a list of the names that it describes."""
+    text = [field]
+    for line in lines:
+        named = NAMED.fullmatch(line)
+        text.append(f"   * **{named[1]}** -- {escaped(named[2])}" if named else f"     {escaped(line.strip())}")
+    return ["", *text, ""]
+
+
 def plain(lines: list[str]) -> list[str]:
+    """Lines of a docstring as reStructuredText: sections of `SECTIONS` between what `prose` makes of the others."""
+    text, rest, lines = [], [], list(lines)
+    while lines:
+        line = lines.pop(0)
+        if line not in SECTIONS:
+            rest.append(line)
+            continue
+        below = [lines.pop(0) for _ in itertools.takewhile(lambda line: line.startswith("    "), list(lines))]
+        text += prose(rest) + section(below, SECTIONS[line])
+        rest = []
+    return text + prose(rest)
+
+
+def prose(lines: list[str]) -> list[str]:
     """Lines of a docstring as reStructuredText: prose, lists with "*", `code`, tables of arguments, indented blocks."""
     text, state = [], "prose"
     for line in lines:

@@ -132,3 +132,35 @@ def test_namespaces_are_imported_by_their_public_names(name):
     assert all(getattr(space, x) is getattr(here, x) for x in names(here))
     for x in names(here) if space is not here else ():  # as tools for documentation find them
         assert pkgutil.resolve_name(f"lgjax.{name}.{x}") is getattr(here, x)
+
+
+def described(docstring: str) -> list[str]:
+    """The names in the section "Args:" of a docstring, several to an entry where commas separate them."""
+    section = re.search(r"^Args:\n((?:    .*\n|\n(?=    ))+)", docstring + "\n", re.M)
+    entries = re.findall(r"^    (\w+(?:, \w+)*): ", section[1] if section else "", re.M)
+    return [name for entry in entries for name in entry.split(", ")]
+
+
+def first_met() -> list[str]:
+    """Functions and, of the namespaces for contact, control and learning, those that drive them."""
+    flat = [name for name in lgjax.__all__ if inspect.isfunction(getattr(lgjax, name))]
+    spaces = [(place, getattr(lgjax, place)) for place in ("contact", "control", "plugs")]
+    further = [f"{at}.{x}" for at, space in spaces for x in names(space) if inspect.isfunction(getattr(space, x))]
+    classes = ["Contacts", "Joint", "Body", "contact.TimeStepping", "contact.EventDriven", "contact.HeightField"]
+    return flat + further + classes + ["control.ControlSystem.of_model", "plugs.Environment", "shapes.distance"]
+
+
+@pytest.mark.parametrize("name", first_met())
+def test_docstrings_describe_every_argument(name):
+    """One or two arguments may be part of the first sentence."""
+    function = pkgutil.resolve_name(f"lgjax:{name}")
+    parameters = list(inspect.signature(function).parameters)
+    found = described(inspect.getdoc(function) or "")
+    assert len(found) == len(set(found))
+    if len(parameters) > 2 or found:
+        assert set(found) == set(parameters)
+
+
+def test_arguments_are_found_in_a_docstring():
+    text = "Sum.\n\nArgs:\n    a, b: terms, as in\n        `f`: numbers.\n    scale: a factor.\n\nc: not one.\n"
+    assert described(text) == ["a", "b", "scale"]

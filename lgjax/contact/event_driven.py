@@ -40,29 +40,31 @@ Array = jax.Array
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True)
 class EventDriven:
-    """Rigid contacts with every event at its own time, for `rollout(..., contacts=)`, `ensemble` and
-    `ControlSystem.of_model`.
+    """Rigid contacts with every event at its own time, for `rollout`, `ensemble` and `ControlSystem.of_model`.
 
-    It suits few contacts, high accuracy and derivatives through impacts; see `TimeStepping` for many contacts.
-
-    rtol, atol    error of the smooth motion in a step of the integrator, as in `integrate_adaptive`; may be traced.
-    max_parts     largest number of parts of a step of dt, of which an impact takes three: the motion towards it, the
-                  jump, and the choice of what follows. A step that needs more stops early, and the status says
-                  TOO_MANY_PARTS. Once half of them are used up, a contact whose bounces would all end within dt comes
-                  to rest at once.
-    method        integrator of the smooth motion, with an embedded one that estimates its error.
-    max_sweeps    as in `TimeStepping`.
+    It suits few contacts, high accuracy and derivatives through impacts; see `TimeStepping` for many contacts. The
+    controller is evaluated in every stage of the method. It has first derivatives; a second one raises TypeError.
 
     On a `HeightField` a contact that stays closed has jumps of its acceleration, or of its velocity, at the edges of
     cells where the slope changes. They are no events: a step that meets one may need more than max_parts and stop
     early, with the status TOO_MANY_PARTS.
 
-    It has first derivatives; a second one raises TypeError.
+    The status says NOT_SOLVED also where a contact is deeper than 1e-6 m, in float32 1e-4 m, at the end of a step, and
+    where a traced number is out of its range: dt, rtol, atol, or friction, restitution and smoothing of the contacts;
+    smoothing has to be 0.
 
-    The controller is evaluated in every stage of the method. The status says NOT_SOLVED also where a contact is deeper
-    than 1e-6 m, in float32 1e-4 m, at the end of a step, and where a traced number is out of its range: dt, rtol, atol,
-    or friction, restitution and smoothing of the contacts, the last of which has to be 0. Raises ValueError for numbers
-    out of range and for a method without an embedded one. Source: that of `lgjax.contact.event_driven`.
+    Args:
+        rtol, atol: error of the smooth motion in a step of the integrator, as in `integrate_adaptive`; may be traced.
+        max_parts: largest number of parts of a step of dt; an impact takes three: the motion towards it, the jump, and
+            the choice of what follows. A step that needs more stops early, and the status says TOO_MANY_PARTS. Once
+            half of them are used up, a contact whose bounces would all end within dt comes to rest at once.
+        method: integrator of the smooth motion, with an embedded one that estimates its error.
+        max_sweeps: as in `TimeStepping`.
+
+    Raises:
+        ValueError: for numbers out of range and for a method without an embedded one.
+
+    Source: that of `lgjax.contact.event_driven`.
     """
 
     rtol: Any = 1e-10

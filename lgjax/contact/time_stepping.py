@@ -52,19 +52,21 @@ class TimeStepping:
     in time, and 2 where contacts neither open nor close. Damping acts at the end of a step, so stiff joints stay
     stable. Closed loops and contacts are one problem.
 
-    tolerance     change of a contact's velocity in a sweep, as a fraction of the fastest, at which the solver ends;
-                  None takes 32 units of round-off. After 60, 120 and 180 sweeps it is 4, 16 and 64 times as much.
-                  A solver that stalls, and any after 60 sweeps, ends also below a tenth of the limit of NOT_SOLVED,
-                  after 120 sweeps below four tenths.
-    max_sweeps    largest number of the solver's sweeps over the contacts.
-    turns         evaluations of the forward dynamics that find the mean velocity of free flight, at which
-                  velocity-dependent forces are taken. They keep the energy of fast rotations. None takes 8 for free
-                  bodies; for trees 0, the velocity before the step, so that the forces of a robot at rest are exact,
-                  and 1 where there are neither contacts nor joint limits.
-
     A step has the status NOT_SOLVED if its residual (m/s), divided by 1 plus the largest entry of v, is above 100 times
     the tolerance and above the square root of round-off. So does a step in which a traced number is out of its range:
     dt, friction, restitution or smoothing of the contacts, or the model's friction and limits of joints that act.
+
+    Args:
+        tolerance: change of a contact's velocity in a sweep, as a fraction of the fastest, at which the solver ends;
+            None takes 32 units of round-off. After 60, 120 and 180 sweeps it is 4, 16 and 64 times as much. A solver
+            that stalls, and any after 60 sweeps, ends also below a tenth of the limit of NOT_SOLVED, after 120 sweeps
+            below four tenths.
+        max_sweeps: largest number of the solver's sweeps over the contacts.
+        turns: evaluations of the forward dynamics that find the mean velocity of free flight, at which
+            velocity-dependent forces are taken. They keep the energy of fast rotations. None takes 8 for free bodies;
+            for trees 0, the velocity before the step, so that the forces of a robot at rest are exact, and 1 where
+            there are neither contacts nor joint limits.
+
     Source: that of `lgjax.contact.step`.
     """
 
@@ -113,31 +115,39 @@ class ContactStep(NamedTuple):
 
 @checked_arguments("tau", "wrenches", compiles=False)
 def contact_step(
-    model: Model,
-    contacts: Contacts | None,
-    q: Configuration,
-    v: Array,
-    tau: Any,
-    dt: ArrayLike,
-    guess: Array | None = None,
-    wrenches: Any = None,
-    loops: Loop | Sequence[Loop] | None = None,
-    implicit: Implicit | Callable[[Configuration, Array], Implicit] | None = None,
-    *,
+    model: Model, contacts: Contacts | None, q: Configuration, v: Array, tau: Any, dt: ArrayLike,
+    guess: Array | None = None, wrenches: Any = None, loops: Loop | Sequence[Loop] | None = None,
+    implicit: Implicit | Callable[[Configuration, Array], Implicit] | None = None, *,
     method: TimeStepping = TimeStepping(),
-) -> ContactStep:
-    """The state dt seconds after (q, v), v (nv,), and the impulses at the contacts; contacts None for none.
-
-    tau: (nv,), or a function (q, v) -> (nv,) of the state halfway through the step. wrenches: (nbodies, 6), body frame,
-    or such a function; None for none. guess: (n, 3) N s, impulses from which the solver starts; None for zero. They
-    change the result within the tolerance. Where several sets of impulses obey the law (contacts that share a load, or
-    much friction), they may also decide which of them is found. loops: closed loops, which the step keeps closed.
-    implicit: stiffness and damping of the forces in tau, an `Implicit` or a function (q, v) of the state halfway: the
-    part of them that changes during the step acts at its end, so that stiff servos and springs stay stable.
+) -> ContactStep:  # fmt: skip
+    """The state dt seconds after (q, v), and the impulses at the contacts.
 
     Derivatives are those of the implicit function. Contacts that are not closed yet have a part in them only with
-    `Contacts(smoothing=)`. Raises ValueError for a dt that is known and not positive. Inside `jit` nothing is raised
-    for numbers: the status tells. Source: that of `lgjax.contact.step`.
+    `Contacts(smoothing=)`. Inside `jit` nothing is raised for numbers: the status tells.
+
+    Args:
+        model: the mechanism.
+        contacts: where it can touch, n candidates; None for none.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+        tau: (nv,) forces, N m and N, or a function (q, v) -> (nv,) of the state halfway through the step.
+        dt: length of the step, s, positive.
+        guess: (n, 3) N s, impulses from which the solver starts; None for zero. They change the result within the
+            tolerance. Where several sets of impulses obey the law (contacts that share a load, or much friction), they
+            may also decide which of them is found.
+        wrenches: (nbodies, 6), body frame, at the body origin, or such a function; None for none.
+        loops: closed loops, which the step keeps closed.
+        implicit: stiffness and damping of the forces in tau, an `Implicit` or a function (q, v) of the state halfway:
+            the part of them that changes during the step acts at its end, so that stiff servos and springs stay stable.
+        method: a `TimeStepping`.
+
+    Returns:
+        a `ContactStep`.
+
+    Raises:
+        ValueError: for a dt that is known and not positive.
+
+    Source: that of `lgjax.contact.step`.
     """
     contacts = Contacts.none(model) if contacts is None else contacts
     _check_contacts(contacts)
@@ -210,7 +220,16 @@ def _closed(model: Model, loops: tuple[Loop, ...], q: Configuration, found: Impa
 # ---- geometry of the contacts
 @checked_arguments()
 def contact_points(model: Model, contacts: Contacts, q: Configuration) -> ContactPoints:
-    """Gaps (n,), points (n, 3) and contact frames (n, 3, 3) of all candidates, world frame; see `ContactPoints`."""
+    """Gaps, points and contact frames of all candidates at a configuration.
+
+    Args:
+        model: the mechanism.
+        contacts: where it can touch, n candidates.
+        q: its configuration.
+
+    Returns:
+        `ContactPoints`: gap (n,) m, point (n, 3) m and frame (n, 3, 3), world frame.
+    """
     _check_contacts(contacts)
     world = world_kinematics(model, q)
     found = detect(contacts, model, world.poses, world.origin)
@@ -219,7 +238,17 @@ def contact_points(model: Model, contacts: Contacts, q: Configuration) -> Contac
 
 @checked_arguments()
 def contact_velocities(model: Model, contacts: Contacts, q: Configuration, v: Array) -> Array:
-    """J v (n, 3) m/s: velocities of the touching points relative to what they touch, in the contact frames."""
+    """J v: velocities of the touching points relative to what they touch, in the contact frames.
+
+    Args:
+        model: the mechanism.
+        contacts: where it can touch, n candidates.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+
+    Returns:
+        (n, 3) m/s: normal, two tangents.
+    """
     _check_contacts(contacts)
     J, frame = _jacobian(model, contacts, q)
     return sm.matvec(frame, jnp.sum(J * v[None, :, None], 1))
@@ -227,9 +256,19 @@ def contact_velocities(model: Model, contacts: Contacts, q: Configuration, v: Ar
 
 @checked_arguments("forces")
 def contact_torques(model: Model, contacts: Contacts, q: Configuration, forces: Array) -> Array:
-    """Joint forces J^T f (nv,), N m and N, of contact forces f (n, 3) N in the contact frames.
+    """Joint forces J^T f of contact forces.
 
-    Raises ValueError for another number of forces.
+    Args:
+        model: the mechanism.
+        contacts: where it can touch, n candidates.
+        q: its configuration.
+        forces: (n, 3) N, in the contact frames: normal, two tangents.
+
+    Returns:
+        (nv,), N m and N.
+
+    Raises:
+        ValueError: for another number of forces.
     """
     _check_contacts(contacts)
     forces = checks.array("forces", forces, (len(contacts), 3), model.dtype, exact=True)

@@ -67,7 +67,7 @@ def build(
     """Build a Model from bodies in any order; links on fixed joints are merged into the body that carries them.
 
     Args:
-        bodies: `Body`s. The moving ones are numbered depth first, children in the order given.
+        bodies: each a `Body`; the moving ones are numbered depth first, children in the order given.
         name: of the model.
         gravity: (3,) in the world, m/s^2.
         check_inertia: "warn" turns the error for the triangle inequality into a warning.

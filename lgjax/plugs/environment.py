@@ -68,26 +68,31 @@ class EnvironmentParams(NamedTuple):
 class Environment:
     """Episodes of a mechanism that starts at random, takes actions and earns rewards.
 
-    model       the mechanism, or a `Robot`, whose actions are the controls of its actuators and whose loops, forces and
-                contacts act. An episode may have another model with the same tree, its parameters `params`, and
-                other contacts: `EnvironmentParams`.
-    dt          length of a step, s; the action is held during it. steps: in an episode, the horizon.
-    start       (key, model) -> (q, v), drawn at random. observe: (model, q, v) -> vector (observation_size,).
-    reward      (model, q, v, action) -> number, from the state after a step and the action that led to it.
-    failed      (model, q, v) -> bool, True where an episode ends before its horizon; None for never.
-    remember    (model, q, v, action, memory) -> memory after a step, such as the last action; None for no memory.
-                With it `start` returns (q, v, memory), a pytree of arrays, and the other three functions take it as one
-                more argument: `observe` and `failed` the memory after the step, `reward` the one before.
-    bounds      (lower, upper) to which actions are clipped, numbers or (actions,); None for no bounds.
-    actions     number of entries of an action, by default one for each joint velocity but those of free joints.
-    actuation, wrenches, method, substeps, contacts: as in `control.ControlSystem.of_model`.
-
-    `step` resets by itself: when an episode is done, it returns the first observation and state of the next one.
-    Its info has "observation", the last of the episode, "status", an `EnvironmentStatus`, and "contact", the
+    `step` resets by itself: when an episode is done, it returns the first observation and state of the next one. Its
+    info has "observation", the last of the episode, "status", an `EnvironmentStatus`, and "contact", the
     `ContactStatus` of the step, 0 without contacts; a contact that is not solved does not end the episode. A state that
     is not finite ends it with reward 0 and derivative 0. Gradients pass through the dynamics and stop at a reset.
     Outside `jit` both are compiled once; what their functions read besides their arguments is then fixed.
-    Raises TypeError or ValueError naming the argument for wrong sizes, shapes and dtypes.
+
+    Args:
+        model: the mechanism, or a `Robot`, whose actions are the controls of its actuators and whose loops, forces and
+            contacts act. An episode may have another model with the same tree, its parameters `params`, and other
+            contacts: `EnvironmentParams`.
+        dt: length of a step, s; the action is held during it.
+        steps: in an episode, the horizon.
+        start: (key, model) -> (q, v), drawn at random.
+        observe: (model, q, v) -> vector (observation_size,).
+        reward: (model, q, v, action) -> number, from the state after a step and the action that led to it.
+        failed: (model, q, v) -> bool, True where an episode ends before its horizon; None for never.
+        remember: (model, q, v, action, memory) -> memory after a step, such as the last action; None for no memory.
+            With it `start` returns (q, v, memory), a pytree of arrays, and the other three functions take it as one
+            more argument: `observe` and `failed` the memory after the step, `reward` the one before.
+        bounds: (lower, upper) to which actions are clipped, numbers or (actions,); None for no bounds.
+        actions: number of entries of an action, by default one for each joint velocity but those of free joints.
+        actuation, wrenches, method, substeps, contacts: as in `control.ControlSystem.of_model`.
+
+    Raises:
+        TypeError, ValueError: naming the argument, for wrong sizes, shapes and dtypes.
     """
 
     model: Any
@@ -157,16 +162,22 @@ class Environment:
     def reset(self, key: Array, params: Model | EnvironmentParams | None = None) -> tuple[Array, EnvironmentState]:
         """First observation and state of an episode.
 
-        params: a `Model` with the tree of `model`, or `EnvironmentParams`; None for `model`.
+        Args:
+            key: of `jax.random`.
+            params: a `Model` with the tree of `model`, or `EnvironmentParams`; None for `model`.
         """
         return self._call("_reset", key, params)
 
     def step(
         self, key: Array, state: EnvironmentState, action: Array, params: Model | EnvironmentParams | None = None
     ) -> tuple[Array, EnvironmentState, Array, Array, dict[str, Array]]:
-        """Observation, state, reward (), done () bool and info, one step after `state` under an action (actions,).
+        """Observation, state, reward (), done () bool and info, one step after `state`.
 
-        key: for the start of the next episode, if this one ends. params: as in `reset`.
+        Args:
+            key: for the start of the next episode, if this one ends.
+            state: of the episode.
+            action: (actions,).
+            params: as in `reset`.
         """
         return self._call("_step", key, state, action, params)
 

@@ -52,11 +52,19 @@ def _places(tree: Tree) -> _Places:
 
 
 def flat_state(model: Model, q: Configuration, v: Array) -> Array:
-    """The state (q, v) as one vector (nq + nv,), MuJoCo's qpos and qvel in body order; broadcasts over leading axes.
+    """The state (q, v) as one vector, MuJoCo's qpos and qvel in body order; broadcasts over leading axes.
 
     A free joint has a position (m, world) and a unit quaternion wxyz, and as its velocity the linear one in world axes,
     then the angular one in body axes. A ball joint has a quaternion and its angular velocity in body axes. Other joints
     have their coordinates and rates (rad or m).
+
+    Args:
+        model: the mechanism.
+        q: its configuration.
+        v: (nv,) velocities, body frame, rad/s and m/s.
+
+    Returns:
+        (nq + nv,).
     """
     theirs = to_mujoco(checked_model(model), q, v)
     if theirs.v is None:
@@ -95,11 +103,16 @@ def flat_field(
 ) -> Callable[[Any, Array, Any], Array]:
     """The vector field f(t, y, args) -> dy/dt (nq + nv,) of a mechanism on the vectors of `flat_state`.
 
-    `diffrax.ODETerm(flat_field(model))` takes it. controller(t, q, v) -> tau (nv,) and wrenches(t, q, v) ->
-    (nbodies, 6), body frame, as `rollout` takes them; None for no such force. Where args is not None, both are called
-    with it as a fourth argument. Differentiable in y, args and the arrays of the model. y takes one system, without
-    leading axes. Its quaternions need not have length 1; the field does not change their length. Raises ValueError for
-    results of the wrong shape.
+    `diffrax.ODETerm(flat_field(model))` takes it. Differentiable in y, args and the arrays of the model. y takes one
+    system, without leading axes. Its quaternions need not have length 1; the field does not change their length.
+
+    Args:
+        model: the mechanism.
+        controller, wrenches: (t, q, v) -> tau (nv,) and -> (nbodies, 6), body frame, as `rollout` takes them; None for
+            no such force. Where args is not None, both are called with it as a fourth argument.
+
+    Raises:
+        ValueError: for results of the wrong shape.
     """
     model = checked_model(model, leaves=True)
     check_functions(controller, wrenches)

@@ -28,13 +28,19 @@ def gymnasium_vector(
 ) -> Any:
     """A `gymnasium.vector.VectorEnv` of `batch` copies of an environment, which one compiled program steps.
 
-    params: those of the copies, all arrays with a leading axis (batch,); None for none of their own. seed: of the keys,
-    until `reset(seed=)` gives another one. Actions and results are NumPy arrays.
+    Actions and results are NumPy arrays. A copy that is done is reset in the same step, `AutoresetMode.SAME_STEP`:
+    info["final_obs"] and info["final_info"] then have the end of the old episode. A copy is truncated if it has taken
+    all its steps and nothing else ended it. info has "status" and "contact" of `Environment.step`.
 
-    A copy that is done is reset in the same step, `AutoresetMode.SAME_STEP`: info["final_obs"] and info["final_info"]
-    then have the end of the old episode. A copy is truncated if it has taken all its steps and nothing else ended it.
-    info has "status" and "contact" of `Environment.step`. Raises ImportError that names the extra if gymnasium is not
-    installed, ValueError for params with another leading axis.
+    Args:
+        environment: what is copied.
+        batch: number of copies.
+        params: those of the copies, all arrays with a leading axis (batch,); None for none of their own.
+        seed: of the keys, until `reset(seed=)` gives another one.
+
+    Raises:
+        ImportError: naming the extra, if gymnasium is not installed.
+        ValueError: for params with another leading axis.
     """
     if not isinstance(environment, Environment):
         raise TypeError(f"environment must be an Environment, got {checks.shown(environment)}")

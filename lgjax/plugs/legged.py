@@ -59,19 +59,26 @@ def walking_quadruped(
 ) -> Environment:
     """The built-in quadruped, which is to walk at a commanded velocity, on flat ground or on a height field.
 
-    command: velocity of the trunk in its own frame along x and y, m/s, and about z, rad/s; each episode draws its own
-    from command ± spread. rough: whether the ground is a height field, flat until `random_params` gives it heights.
-    dt: time of a control step, s, which is `substeps` steps of `TimeStepping`; an episode has `steps` control steps.
-
     An action (12,), between -1 and 1 as a rule and clipped at ±4, moves the targets of the joints' servos by `reach`
-    (rad) from where they stand. stiffness (N m/rad), damping (N m s/rad): of the servos, whose torques stay within the
-    efforts of the model.
+    (rad) from where they stand.
 
     The observation (48,) has, in the frame of the trunk: the upward direction (3), the angular velocity over 4 and the
     linear velocity (6), the command (3); then the joint angles from those of the stand (12), the joint velocities over
     20 (12), the last action (12). The reward is exp(-|e|^2 / w^2) + exp(-d^2 / w^2) / 2 with the errors e and d of the
     commanded linear and angular velocity and w = 0.25 m/s and rad/s, less costs of vertical velocity, roll and pitch
     rates, tilt, actions and their changes. An episode fails when the trunk is too low or tilts by more than 60°.
+
+    Args:
+        command: velocity of the trunk in its own frame along x and y, m/s, and about z, rad/s.
+        spread: each episode draws its own command from command ± spread.
+        rough: whether the ground is a height field, flat until `random_params` gives it heights.
+        dtype: of the model.
+        dt: time of a control step, s.
+        substeps: number of steps of `TimeStepping` in it.
+        steps: number of control steps in an episode.
+        stiffness, damping: of the servos, N m/rad and N m s/rad, whose torques stay within the efforts of the model.
+        reach: rad, of an action of 1.
+        friction: coefficient of the contacts.
     """
     if dtype not in (jnp.float32, jnp.float64):
         raise TypeError(f"dtype must be jnp.float32 or jnp.float64, got {checks.shown(dtype)}")
@@ -114,9 +121,16 @@ def random_params(
 ) -> EnvironmentParams:
     """Parameters for one robot of a batch; map over keys with `jax.vmap`.
 
-    masses: range of a factor on the density of each body. friction: range of the coefficient of all contacts.
-    roughness: standard deviation of the heights, m, of a ground that is a `HeightField`; it is level within 0.6 m of
-    the origin, along x and along y. Raises ValueError for roughness on another ground.
+    Args:
+        key: of `jax.random`.
+        environment: such as `walking_quadruped()`.
+        masses: range of a factor on the density of each body.
+        friction: range of the coefficient of all contacts.
+        roughness: standard deviation of the heights, m, of a ground that is a `HeightField`; it is level within 0.6 m
+            of the origin, along x and along y.
+
+    Raises:
+        ValueError: for roughness on another ground.
     """
     checks.random_key("key", key)
     checks.of_kind("environment", environment, Environment)

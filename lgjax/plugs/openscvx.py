@@ -25,15 +25,23 @@ def openscvx_dynamics(
 ) -> dict[str, Callable[..., Array]]:
     """The entry "dynamics" of OpenSCvx's argument `byof` ("bring your own functions") for a mechanism.
 
-    qpos, qvel: `State`s of OpenSCvx of sizes (nq,) and (nv,), with the coordinates of `flat_state`. control: its
-    `Control`. actuation: maps a control to tau (nv,); by default the control is tau. wrenches: maps a control to
-    wrenches (nbodies, 6) in body frames; None for none. model: may be a function of the parameters of the problem.
     Give no symbolic dynamics for the two states:
 
-    ox.Problem(dynamics={}, byof={"dynamics": openscvx_dynamics(model, qpos, qvel, control)}, states=[qpos, qvel], ...)
+        dynamics = openscvx_dynamics(model, qpos, qvel, control)
+        ox.Problem(dynamics={}, byof={"dynamics": dynamics}, states=[qpos, qvel], ...)
 
     The dynamics have the dtype of OpenSCvx's vectors, which its argument `Problem(float_dtype=)` sets. Written for
-    OpenSCvx 0.5. Raises ValueError for a state of the wrong size, when the problem is made.
+    OpenSCvx 0.5.
+
+    Args:
+        model: the mechanism, or a function of the parameters of the problem that returns it.
+        qpos, qvel: of OpenSCvx's class `State`, of sizes (nq,) and (nv,), with the coordinates of `flat_state`.
+        control: its `Control`.
+        actuation: maps a control to tau (nv,); by default the control is tau.
+        wrenches: maps a control to wrenches (nbodies, 6) in body frames; None for none.
+
+    Raises:
+        ValueError: for a state of the wrong size, when the problem is made.
     """
     if not (isinstance(model, Model | Mechanism) or callable(model)):
         raise TypeError(f"model must be a Model or a function of the parameters, got {checks.shown(model)}")

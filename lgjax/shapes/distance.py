@@ -56,20 +56,28 @@ class Distance(NamedTuple):
 @compiled
 @takes(True, a=SHAPE, pose_a=POSE, b=SHAPE, pose_b=POSE)
 def distance(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose) -> Distance:
-    """Signed distance of two convex shapes at poses (body to world), apart, touching or overlapping.
+    """Signed distance of two convex shapes, apart, touching or overlapping.
 
-    It is the largest s(n) = min n·y - max n·x over unit normals n, x in a and y in b. Any n gives a lower bound s(n)
-    of it, the two points an upper bound of its size; `error` is their difference, to round-off at most 1e-9 of the
-    size of the bodies in float64 and 1e-5 in float32, else the status says NOT_SOLVED. Where bodies overlap the search
-    starts from several normals, of which the best end is taken: for two boxes, capsules or spheres the bound is that of
-    the least overlap; for other shapes that overlap deeply another normal might be better still.
+    It is the largest s(n) = min n·y - max n·x over unit normals n, x in a and y in b. Any n gives a lower bound s(n) of
+    it, the two points an upper bound of its size; `error` is their difference, to round-off at most 1e-9 of the size of
+    the bodies in float64 and 1e-5 in float32, else the status says NOT_SOLVED. Where bodies overlap the search starts
+    from several normals, and the best end is taken: for two boxes, capsules or spheres the bound is that of the least
+    overlap; for other shapes that overlap deeply another normal might be better still.
 
-    Derivatives are exact to any order where the optimum is regular. At an edge or a corner, where different features
-    of a body touch on both sides, they are those of one side: of the pairs of corners that the search has found. Where
+    Derivatives are exact to any order where the optimum is regular. At an edge or a corner, where different features of
+    a body touch on both sides, they are those of one side: of the pairs of corners that the search has found. Where
     many points are nearest (parallel faces and edges) the points are one pair of them, which moves with the bodies. A
     rotation in which nothing defines the normal (concentric spheres) has derivative zero.
 
-    Raises ValueError for shapes that are not convex: unions and complements.
+    Args:
+        a, b: convex shapes of `lgjax.shapes`.
+        pose_a, pose_b: their poses, body to world, m.
+
+    Returns:
+        a `Distance`: the distance in m, negative where they overlap, normal, points, error and status.
+
+    Raises:
+        ValueError: for shapes that are not convex: unions and complements.
     """
     return _distance(a, pose_a, b, pose_b)
 

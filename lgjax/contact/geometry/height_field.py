@@ -16,13 +16,18 @@ Array = jax.Array
 class HeightField:
     """Ground z = h(x, y), bilinear between heights (nx, ny), m; beyond the grid as high as at its edge.
 
-    heights[i, j] is the height at (corner[0] + i spacing[0], corner[1] + j spacing[1]), world frame, m. spacing: one
-    number or (2,). corner (2,): None puts the middle of the grid at the origin. All may be traced, batched and
-    differentiated. The normal of a place is that of its cell, so it jumps at the edges of cells where the slope does. A
-    ball that touches such an edge or a vertex has the normal along the line from its nearest point, `nearest.py`.
+    The normal of a place is that of its cell, so it jumps at the edges of cells where the slope does. A ball that
+    touches such an edge or a vertex has the normal along the line from its nearest point, `nearest.py`. All numbers may
+    be traced, batched and differentiated.
 
-    Raises ValueError for a grid with fewer than two rows or columns, a spacing that is not positive, and values that
-    are not finite.
+    Args:
+        heights: [i, j] is the height at (corner[0] + i spacing[0], corner[1] + j spacing[1]), world frame, m.
+        spacing: one number or (2,), m.
+        corner: (2,), m; None puts the middle of the grid at the origin.
+
+    Raises:
+        ValueError: for a grid with fewer than two rows or columns, a spacing that is not positive, and values that are
+            not finite.
     """
 
     def __init__(self, heights: Any, spacing: Any, corner: Any = None):

@@ -17,13 +17,14 @@ class FDDP(RegulatorMethod):
     A guess may have any states (`nodes` of `optimize_controls`). Where a step of the system does not end at the next
     state, there is a gap. An iteration of step size s, at most 1, leaves 1 - s of every gap, so that one of size 1
     closes all. It must lower the merit: the cost plus a multiple of the sum of all gaps, chosen as large as necessary.
-
-    forward       "nonlinear": states follow the dynamics from the start, apart from what is left of the gaps;
-                  "linear": states follow the linear model, all steps side by side, and its errors are the new gaps.
-    line_search   "first" by default; this and the other options are those of `ILQR`.
-    feasibility   largest violation with which a guess may converge; gaps are violations.
-
     Bounds and constraints are those of `ILQR`.
+
+    Args:
+        forward: "nonlinear": states follow the dynamics from the start, apart from what is left of the gaps; "linear":
+            states follow the linear model, all steps side by side, and its errors are the new gaps.
+        line_search: "first" by default; this and the other options are those of `ILQR`.
+        feasibility: largest violation with which a guess may converge; gaps are violations.
+
     Source: [mastalli2020]; [giftthaler2018] for "linear"; [nocedal2006] section 18.3 for the merit.
     """
 

@@ -19,18 +19,19 @@ class ILQR(RegulatorMethod):
     round-off. Bounds hold at every iteration; other constraints must be `Stagewise` and are enforced by an augmented
     Lagrangian.
 
-    line_search   "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first": one after
-                  the other, and the first that gains enough is taken, as suits a CPU.
-    feasibility   largest violation of a constraint with which a guess may converge.
-    penalty       weight of the squared violations at first, relative to the cost of the guess.
-    growth        factor by which this weight rises where the violation does not shrink fast enough.
-    iterations    largest number of iterations from a guess.
-    tolerance     a guess has converged when the square root of twice the decrease that Newton's step would bring is at
-                  most this, relative to the square root of the cost.
-    patience      number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
-                  not shrink the gradient.
-    improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.
-    every         iterations in a round. Between rounds the checkpoint is written and the progress bar moves.
+    Args:
+        line_search: "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first":
+            sequentially, and the first that gains enough is taken, as suits a CPU.
+        feasibility: largest violation of a constraint with which a guess may converge.
+        penalty: weight of the squared violations at first, relative to the cost of the guess.
+        growth: factor by which this weight rises where the violation does not shrink fast enough.
+        iterations: largest number of iterations from a guess.
+        tolerance: a guess has converged when the square root of twice the decrease that Newton's step would bring is at
+            most this, relative to the square root of the cost.
+        patience: number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
+            not shrink the gradient.
+        improvement: gain of one iteration, as a fraction of the cost, below which it counts as none.
+        every: iterations in a round. Between rounds the checkpoint is written and the progress bar moves.
 
     Source: [mayne1966], [tassa2014] for boxes on the controls; [howell2019] for constraints.
     """

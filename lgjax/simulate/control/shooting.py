@@ -30,18 +30,19 @@ class Shooting(ControlMethod):
     control that a round leaves at a bound may stay there though later multipliers push it away, and the search ends
     with MAX_ITERATIONS; `ILQR` and `FDDP` free such a control.
 
-    optimizer     of optax, such as `optax.adam(0.05)`; None takes L-BFGS.
-    hold          controls between the knots: "constant", or "linear", interpolated at the middle of each step.
-    feasibility   largest violation of a constraint with which a guess may converge.
-    penalty       weight of the squared violations at first, in the unit of the cost.
-    growth        factor by which this weight rises where the violation does not shrink fast enough.
-    iterations    largest number of iterations from a guess.
-    tolerance     norm of the gradient with respect to the free variables, relative to the cost, at which a guess has
-                  converged.
-    patience      number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
-                  not shrink the gradient.
-    improvement   gain of one iteration, as a fraction of the cost, below which it counts as none.
-    every         iterations in a round. Between rounds the checkpoint is written and the progress bar moves.
+    Args:
+        optimizer: of optax, such as `optax.adam(0.05)`; None takes L-BFGS.
+        hold: controls between the knots: "constant", or "linear", interpolated at the middle of each step.
+        feasibility: largest violation of a constraint with which a guess may converge.
+        penalty: weight of the squared violations at first, in the unit of the cost.
+        growth: factor by which this weight rises where the violation does not shrink fast enough.
+        iterations: largest number of iterations from a guess.
+        tolerance: norm of the gradient with respect to the free variables, relative to the cost, at which a guess has
+            converged.
+        patience: number of iterations in a row before a guess is STALLED that each gain less than `improvement` and do
+            not shrink the gradient.
+        improvement: gain of one iteration, as a fraction of the cost, below which it counts as none.
+        every: iterations in a round. Between rounds the checkpoint is written and the progress bar moves.
 
     Source: [nocedal2006] sections 17.3 and 17.4 for augmented Lagrangians.
     """
@@ -80,8 +81,9 @@ class MultipleShooting(Shooting):
 
     The gaps between the segments are equality constraints of the augmented Lagrangian.
 
-    segments      number of segments, a divisor of the steps. None takes the largest divisor that is at most 8.
-    The other options are those of `Shooting`.
+    Args:
+        segments: their number, a divisor of the steps. None takes the largest divisor that is at most 8. The other
+            options are those of `Shooting`.
     """
 
     segments: int | None = None

@@ -16,9 +16,12 @@ Array = jax.Array
 class Stagewise:
     """A constraint as a function for every step and one for the end, which `ILQR` and `FDDP` can use.
 
-    running(t, state, control) -> vector, of every step; terminal(state) -> vector, of the last state; None for none.
     As an equality they are to vanish, as an inequality not to be positive. Pass it as `equality` or `inequality` of
     `optimize_controls`, whatever the method. dt is set there.
+
+    Args:
+        running: (t, state, control) -> vector, of every step; None for none.
+        terminal: (state) -> vector, of the last state; None for none.
     """
 
     running: Callable[[Array, Any, Array], Array] | None = None
