@@ -9,6 +9,7 @@ Node during the build, or a script and a megabyte of fonts on every page. docuti
 
 import itertools
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -53,6 +54,9 @@ nb_execution_mode = "off"
 default_role = "py:obj"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {
+    name: name for name in ("ArrayLike", "Controller", "Field", "Frame", "Ground", "Metric", "View")
+}
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
@@ -133,6 +137,13 @@ def docstring(app, what, name, thing, options, lines):
     lines[:] = plain(lines)
 
 
+def public_names() -> dict[str, str]:
+    """{where a class is defined: its name on a page of the reference}, so that types in signatures are links."""
+    pages = "".join(page.read_text(encoding="utf-8") for page in sorted((DOCS / "reference").glob("*.md")))
+    classes = {name: pkgutil.resolve_name(name) for name in re.findall(r"autoclass:: (\S+)", pages)}
+    return {f"~{thing.__module__}.{thing.__qualname__}": f"~{name}" for name, thing in classes.items()}
+
+
 LONG = {  # what aliases of types become when they are printed
     "~jax.jaxlib._jax.Array | ~numpy.ndarray | ~numpy.bool | ~numpy.number | bool | int | float | complex": "ArrayLike",
     "~jax.Array | ~numpy.ndarray | ~numpy.bool | ~numpy.number | bool | int | float | complex": "ArrayLike",
@@ -144,13 +155,16 @@ LONG = {  # what aliases of types become when they are printed
 }
 
 
+PUBLIC = public_names()
+
+
 def signature(app, what, name, thing, options, arguments, returns):
     """Types by the names that people write."""
 
     def short(text):
         for long, name in LONG.items():
             text = text.replace(long, name)
-        return text
+        return re.sub(r"~lgjax[\w.]*", lambda found: PUBLIC.get(found[0], found[0]), text)
 
     return (arguments and short(arguments), returns and short(returns))
 

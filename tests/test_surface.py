@@ -126,6 +126,16 @@ def test_public_signatures_are_annotated(place):
             assert parameter.annotation is not parameter.empty, f"{function.__name__}({parameter.name})"
 
 
+@pytest.mark.parametrize("name", [name for name in lgjax.__all__ if callable(getattr(lgjax, name))])
+def test_signatures_are_readable(name):
+    """`help` shows types by the names that people write, not where they are defined or what aliases stand for."""
+    try:
+        shown = str(inspect.signature(getattr(lgjax, name)))
+    except ValueError:  # of a class without one, such as a flag
+        return
+    assert not re.search(r"\blgjax\.|Union\[|jaxlib|<function| at 0x", shown)
+
+
 @pytest.mark.parametrize("name", NAMESPACES)
 def test_namespaces_are_imported_by_their_public_names(name):
     space, here = importlib.import_module(f"lgjax.{name}"), getattr(lgjax, name)

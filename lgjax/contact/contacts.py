@@ -4,6 +4,8 @@ Read first: `geometry/candidates.py`, what of a shape can touch. Next: `geometry
 normals.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -110,7 +112,7 @@ class Contacts:
         self.restitution = _law("restitution", restitution, count, dtype)
 
     @classmethod
-    def none(cls, model: Model) -> "Contacts":
+    def none(cls, model: Model) -> Contacts:
         """The contacts of a mechanism that touches nothing."""
         found = object.__new__(cls)
         found.grounds, found.corners, found.solids, found.segments, found.couples = (), None, (), None, ()
@@ -143,7 +145,7 @@ class Contacts:
     def __repr__(self) -> str:
         return f"Contacts({', '.join(self.names)})"
 
-    def replace(self, **changes: Any) -> "Contacts":
+    def replace(self, **changes: Any) -> Contacts:
         """A copy with other friction, restitution, smoothing or grounds of the same kinds.
 
         Nothing is compiled again, except for height fields of another size, and where restitution becomes None or
@@ -166,7 +168,7 @@ class Contacts:
             setattr(copy, name, value)
         return copy
 
-    def astype(self, dtype) -> "Contacts":
+    def astype(self, dtype) -> Contacts:
         """The same contacts with every array in `dtype`."""
         return jax.tree.map(lambda x: x.astype(dtype), self)
 
@@ -174,7 +176,7 @@ class Contacts:
         return tuple(tuple(getattr(self, name) for name in names) for names in (LEAVES, STATIC))
 
     @classmethod
-    def tree_unflatten(cls, static, leaves) -> "Contacts":
+    def tree_unflatten(cls, static, leaves) -> Contacts:
         contacts = object.__new__(cls)
         for name, value in zip((*LEAVES, *STATIC), (*leaves, *static), strict=True):
             setattr(contacts, name, value)

@@ -14,6 +14,8 @@ equations I (1993), section II.6, for event location; M. di Bernardo et al., Pie
 section 2.5, for saltation matrices.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -91,7 +93,7 @@ class EventDriven:
         return (self.rtol, self.atol), (self.max_parts, self.method, self.max_sweeps)
 
     @classmethod
-    def tree_unflatten(cls, static, leaves) -> "EventDriven":
+    def tree_unflatten(cls, static, leaves) -> EventDriven:
         copy = object.__new__(cls)
         names = ("rtol", "atol", "max_parts", "method", "max_sweeps")
         for name, value in zip(names, (*leaves, *static), strict=True):

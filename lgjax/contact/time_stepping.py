@@ -3,6 +3,8 @@
 Read first: `contacts.py`. Next: `step.py`, which has the scheme.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,5 +1,7 @@
 """Momentum about the center of mass as a linear function of the velocity."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 

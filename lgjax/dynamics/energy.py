@@ -1,5 +1,7 @@
 """Energies, momentum and center of mass. Source: [featherstone2008] sections 2.12 and 2.13."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 

@@ -15,6 +15,8 @@ Read first: `spatial.py` and `articulated.py`; `traversal/` does the walking. Ne
 Source: [featherstone2008] section 7.3; [kim2012] section 2.2.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax

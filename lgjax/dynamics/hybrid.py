@@ -8,6 +8,8 @@ Read first: `forward.py`, which has the outward pass for the velocities.
 Source: [kim2012] section 2.3; [featherstone2008] section 9.2.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple

@@ -7,6 +7,8 @@ Read first: `spatial.py`; `traversal/` does the walking. Next: `forward.py`.
 Source: [featherstone2008] section 5.3; [kim2012] section 2.1.
 """
 
+from __future__ import annotations
+
 import jax
 
 from lgjax.dynamics.spatial import (

@@ -1,5 +1,7 @@
 """Jacobians of bodies and of frames fixed to them, and their derivatives in time."""
 
+from __future__ import annotations
+
 from typing import Literal, get_args
 
 import jax

@@ -1,5 +1,7 @@
 """Kinematics: poses and velocities of the bodies."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """Mass matrix and Coriolis matrix from sums over subtrees."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax
@@ -54,7 +56,7 @@ class _Carried(NamedTuple):
     """Of what a joint carries: rigid-body inertia and momentum's rate under the velocity alone."""
 
     inertia: Inertia
-    rate: "_CoriolisRate"
+    rate: _CoriolisRate
 
 
 class _CoriolisRate(NamedTuple):

@@ -3,6 +3,8 @@
 Read first: `forward.py`, the same passes with velocities and gravity. Source: [kim2012] section 2.2.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -13,6 +13,8 @@ own coordinates adds to X_j, Y_j and to its own diagonal block.
 Source: [kim2012] section 4; [singh2022] with the rate B as twelve numbers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -98,7 +100,7 @@ def inverse_dynamics_partials(
     return InversePartials(sum(bent, by_q), by_v + sm.diagonal(model.damping), M)
 
 
-def row_products(model: Model, left: "JointRows", right: "JointRows", products=products) -> InversePartials:
+def row_products(model: Model, left: JointRows, right: JointRows, products=products) -> InversePartials:
     """The three matrices without damping, armature and `bent`: bilinear in the rows, whose derivatives give theirs."""
     deep, shallow = related(model.tree)
     pick = lambda below, above: jnp.where(deep, below, jnp.where(shallow, above, 0))

@@ -3,6 +3,8 @@
 Source: [celledoni2021] section 2.1.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,7 +55,7 @@ class HomogeneousSpace(Made):
     distance: Callable[[Point, Point], Array]
     group: LieGroup | None = None
     chart: str = "exp"
-    factors: tuple["HomogeneousSpace", ...] = ()
+    factors: tuple[HomogeneousSpace, ...] = ()
     parts: Callable[..., tuple[Array, ...]] | None = None
 
     def __repr__(self) -> str:

@@ -1,5 +1,7 @@
 """A Lie group as a value: a frozen, hashable record of functions over arrays."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -57,7 +59,7 @@ class LieGroup(Made):
     distance: Callable[[Element, Element], Array]
     normalize: Callable[[Element], Element]
     chart: str = "exp"
-    base: "LieGroup | None" = None
+    base: LieGroup | None = None
     parts: Callable[..., tuple[Array, ...]] | None = None
 
     def __repr__(self) -> str:

@@ -6,6 +6,8 @@ arguments and works on 3-vectors; no 6x6 matrix is built.  ``dexp`` is the left 
 d/dt exp(u) = hat(dexp(u, u̇)) exp(u); the body version is ``dexp(-u, v)``.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax
@@ -32,10 +34,10 @@ class Pose(NamedTuple):
     rotation: Array
     translation: Array
 
-    def __matmul__(self, other: "Pose") -> "Pose":
+    def __matmul__(self, other: Pose) -> Pose:
         return compose(self, other)
 
-    def inverse(self) -> "Pose":
+    def inverse(self) -> Pose:
         """The pose with the two frames exchanged."""
         return inverse(self)
 

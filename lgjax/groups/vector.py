@@ -4,6 +4,8 @@ The functions are those of an abelian group: Ad is the identity, brackets vanish
 identity.  None of them does more arithmetic than that, so a vector factor of a product costs an addition.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 

@@ -7,6 +7,8 @@ it accepted, their sizes held fixed but for the last one before an event: a scan
 only where a derivative is taken.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial

@@ -3,6 +3,8 @@
 Source: [celledoni2021] section 2.2, eq. (9), and section 4.2.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

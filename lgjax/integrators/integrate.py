@@ -1,5 +1,7 @@
 """Fixed-step integration of a field on a homogeneous space: one scan, whatever the method."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any, NamedTuple
 

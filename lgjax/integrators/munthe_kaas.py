@@ -4,6 +4,8 @@ With y(t) = exp(σ(t)) y_n the exponent obeys σ' = dexpinv_σ(f(t, exp(σ) y_n)
 Source: [celledoni2021] section 2.2, eqs. (6)-(8).
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -267,7 +269,7 @@ class MuntheKaas(Method):
     def _scanned(self) -> bool:
         return self.tableau.stages > MANY if self.scan_stages is None else self.scan_stages
 
-    def with_scanned_stages(self, scanned: bool = True) -> "MuntheKaas":
+    def with_scanned_stages(self, scanned: bool = True) -> MuntheKaas:
         """The same method with `scan_stages` as given."""
         return replace(self, scan_stages=scanned)
 

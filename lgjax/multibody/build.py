@@ -1,5 +1,7 @@
 """Construction of a checked Model from a description of bodies and joints."""
 
+from __future__ import annotations
+
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -259,7 +261,7 @@ def rotation_to(axis: np.ndarray) -> np.ndarray:
     return np.array([[1 - (1 - z) * c * c, (z - 1) * c * s, x], [(z - 1) * c * s, 1 - (1 - z) * s * s, y], [-x, -y, z]])
 
 
-def _add_inertia(body: Body, target: "_Moving | None", pose) -> None:
+def _add_inertia(body: Body, target: _Moving | None, pose) -> None:
     """Add a body's inertia to the moving body that carries it; what is fixed to the world has none to add."""
     where = f"of body {body.name!r}"
     mass = float(checks.positive(f"mass {where}", checks.numbers(f"mass {where}", body.mass, ()), allow_zero=True))

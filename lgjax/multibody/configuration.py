@@ -1,5 +1,7 @@
 """Configuration of a mechanism and the group operations on it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cache
 from typing import Any

@@ -17,6 +17,8 @@ coordinates everywhere.
 Everything here is a JAX function of its arrays, broadcasts over leading axes and keeps the dtype.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -158,7 +160,7 @@ def _needs_velocity(v, vdot, what: str = "MuJoCo's accelerations depend") -> Non
 
 
 # ---- planar joints, whose velocity Pinocchio keeps in the axes of the body
-def _turn_planar(index: "_Layout", vector, angles):
+def _turn_planar(index: _Layout, vector, angles):
     """A vector (..., nv) with the x and y of each planar joint turned by its angle (..., n)."""
     places, c, s = index.planar[:, 1:], jnp.cos(angles), jnp.sin(angles)
     x, y = vector[..., places[:, 0]], vector[..., places[:, 1]]
@@ -167,7 +169,7 @@ def _turn_planar(index: "_Layout", vector, angles):
     return vector.at[..., places].set(turned)
 
 
-def _add_slip(index: "_Layout", vdot, v, sign: int):
+def _add_slip(index: _Layout, vdot, v, sign: int):
     """Add to an acceleration (sign 1), or subtract from it, the term due to the turning of the body's axes."""
     angle, x, y = (v[..., index.planar[:, k]] for k in range(3))
     slip = sign * jnp.stack([angle * y, -angle * x], -1)

@@ -1,5 +1,7 @@
 """Model and Configuration of a mechanism: a static tree and arrays that can be batched and differentiated."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ SHOWN = 12  # joints in a model's repr
 class Mechanism:
     """A record that has a Model, such as `lgjax.Robot`: pass it anywhere a Model is expected."""
 
-    model: "Model"
+    model: Model
     loops: Any = ()
 
     def constant_parts(self) -> dict[str, Any]:
@@ -98,11 +100,11 @@ class Model:
     def dtype(self) -> jnp.dtype:
         return self.inertias.mass.dtype
 
-    def astype(self, dtype) -> "Model":
+    def astype(self, dtype) -> Model:
         """The same model with every array in `dtype`."""
         return jax.tree.map(lambda x: x.astype(dtype), self)
 
-    def replace(self, **changes) -> "Model":
+    def replace(self, **changes) -> Model:
         """A copy with the given leaves replaced. Numbers are not checked: a negative damping drives its joint."""
         return replace(self, **changes)
 

@@ -1,5 +1,7 @@
 """Joints and bodies as they are described to `build`."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 import numpy as np

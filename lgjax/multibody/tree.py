@@ -1,5 +1,7 @@
 """Topology of a mechanism: hashable, static under jit."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from functools import cached_property
 

@@ -4,6 +4,8 @@ The calls are those of gymnax: reset(key, params) -> observation, state, and ste
 observation, state, reward, done, info. Map both over a batch with `jax.vmap`, scan them, differentiate them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,5 +1,7 @@
 """load_robot: a robot file as a Robot. Read first: `robot.py`; the importers describe the file in plain numbers."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Mapping, Sequence

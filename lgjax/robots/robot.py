@@ -1,5 +1,7 @@
 """Robot: everything that a robot's file says, in one record. Read next: `load.py`, which makes it."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
@@ -128,7 +130,7 @@ class Robot(Mechanism):
                 found[min(i, j), max(i, j)] = float(friction[0])
         return found
 
-    def astype(self, dtype: Any) -> "Robot":
+    def astype(self, dtype: Any) -> Robot:
         """The same robot with all floating-point arrays in `dtype`."""
         special = lambda x: isinstance(x, SpecializedModel | SpecializedPart)
         floats = lambda x: special(x) or jnp.issubdtype(jnp.result_type(x), jnp.floating)
@@ -139,7 +141,7 @@ class Robot(Mechanism):
         parts = {"forces": self.forces, "actuators": self.actuators}
         return {name: part for name, part in parts.items() if part is not None}
 
-    def replace(self, **changes: Any) -> "Robot":
+    def replace(self, **changes: Any) -> Robot:
         """A copy with other parts, such as `actuators=`.
 
         With `model=`, another model of the same tree, forces, actuators and sensors that are not replaced use the new
@@ -154,7 +156,7 @@ class Robot(Mechanism):
                     changes.setdefault(name, part.for_model(changes["model"]))
         return replace(self, **changes)
 
-    def with_mocap(self, name: str, pose: Pose) -> "Robot":
+    def with_mocap(self, name: str, pose: Pose) -> Robot:
         """A copy with a mocap body of the file, and everything fixed to it, at another pose.
 
         pose: Pose in the world, which may be traced. Loops that weld bodies to the mocap body hold them there. To move

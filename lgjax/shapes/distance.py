@@ -5,6 +5,8 @@ of support points that hold it. Newton's method on the conditions of the optimum
 and the implicit function of the same conditions gives all derivatives. Read first: `cores.py`, then `minkowski.py`.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax

@@ -1,5 +1,7 @@
 """Memory that reverse mode through a rollout takes, predicted."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

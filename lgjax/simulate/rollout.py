@@ -1,5 +1,7 @@
 """Time stepping of one mechanism in one scan, to be mapped over a batch."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

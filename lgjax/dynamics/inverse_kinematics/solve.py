@@ -1,5 +1,7 @@
 """Inverse kinematics: the entry, its status, and derivatives by the implicit function."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """Forward and hybrid dynamics of constrained mechanisms: the articulated-body solve as the inverse mass matrix."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 

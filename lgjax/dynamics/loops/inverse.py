@@ -1,5 +1,7 @@
 """Inverse dynamics of constrained mechanisms with actuated and passive joints."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

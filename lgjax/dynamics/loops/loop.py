@@ -1,5 +1,7 @@
 """A closed loop of a mechanism as a value: which bodies it joins, how, and where."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import partial

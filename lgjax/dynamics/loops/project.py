@@ -1,5 +1,7 @@
 """Projection of positions and velocities onto the constraints, by the nearest point in the kinetic-energy metric."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple

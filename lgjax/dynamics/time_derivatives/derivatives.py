@@ -1,5 +1,7 @@
 """Time derivatives of the dynamics as stacks x[k] = d^k x / dt^k, in body or spatial coordinates of the base."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import jax

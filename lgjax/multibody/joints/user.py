@@ -1,5 +1,7 @@
 """Joints of your own: a map from scalar coordinates to a pose, and the motion subspace that belongs to it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -3,6 +3,8 @@
 Read first: `mechanism_step.py`, whose derivatives these are.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax

@@ -1,5 +1,7 @@
 """Optimal controls of anything that steps on a manifold, from many guesses at once."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable

@@ -3,6 +3,8 @@
 Read first: `regulator/search.py`, whose iterations these are.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -119,7 +121,7 @@ class PredictiveController:
             raise TypeError(_misfit("status", memory.status, (), jnp.int32))
         return _step(*self._apart(), state, memory._replace(status=None))  # which no search reads
 
-    def _apart(self) -> tuple["PredictiveController", Any]:
+    def _apart(self) -> tuple[PredictiveController, Any]:
         """The controller without its bounds, and these, which are numbers of a program."""
         return replace(self, bounds=None), self.bounds
 

@@ -1,5 +1,7 @@
 """Problems of optimal control: a discrete system on a manifold, its trajectories, their cost, and checks of them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -92,7 +94,7 @@ class ControlSystem(Made):
         actuation: Callable[[Array], Array] | None = None, wrenches: Callable[[Array], Array] | None = None,
         method: Any = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
         substeps: int = 1, contacts: Contacts | None = None, free_time: bool = False,
-    ) -> "ControlSystem":  # fmt: skip
+    ) -> ControlSystem:  # fmt: skip
         """A mechanism with states (q, v), its controls held over dt seconds, which are `substeps` steps of the method.
 
         By default the controls are the forces of all joints but the free ones, in body order. Those of a `Robot` are
@@ -144,7 +146,7 @@ class ControlSystem(Made):
 
     @classmethod
     @makes
-    def of_accelerations(cls, model: Model, dt: float) -> "ControlSystem":
+    def of_accelerations(cls, model: Model, dt: float) -> ControlSystem:
         """A mechanism with states (q, v) and its accelerations vdot (nv,) as controls, in steps of SemiImplicitEuler.
 
         Motions are those of `of_model(model, dt, method=SemiImplicitEuler())` with forces on all velocities: the forces
@@ -166,7 +168,7 @@ class ControlSystem(Made):
         return cls(step, *moves, model.nv, dt, jacobians, flat_states(model), relative=relative, joints=joints)
 
     @makes
-    def with_rates(self) -> "ControlSystem":
+    def with_rates(self) -> ControlSystem:
         """The same system whose controls are the rates of its own, which become a part of the state: (state, control).
 
         A rate is held during a step, in which the control acts that it reaches in the middle. A cost of the control is
@@ -207,7 +209,7 @@ class ControlSystem(Made):
     @makes
     def on_space(
         cls, space: HomogeneousSpace, step: Callable[[State, Array], State], controls: int, dt: float = 1.0
-    ) -> "ControlSystem":
+    ) -> ControlSystem:
         """Any step(state, control) -> state on a group translated from either side, or on a product of such spaces.
 
         Raises ValueError for other spaces, which have no logarithm: give `retract` and `difference` for those.

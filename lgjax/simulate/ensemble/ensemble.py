@@ -1,5 +1,7 @@
 """Batches of rollouts with random initial states, parameters and controls."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -58,7 +60,7 @@ class _Fields(NamedTuple):
 def _stored(name: str) -> property:
     """A field that is read from the folder of the ensemble if it is there; AttributeError if it is nowhere."""
 
-    def get(result: "Ensemble") -> Any:
+    def get(result: Ensemble) -> Any:
         value = getattr(super(Ensemble, result), name)
         if value is None and result.folder is not None:
             value = getattr(_opened(result.folder, len(result.status), _written(result.folder)), name)

@@ -1,5 +1,7 @@
 """Many random trajectories of anything: in chunks, on all devices and processes, with statistics, to be continued."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -2,6 +2,8 @@
 compiler that defines the format. What remains here is to leave out what needs files, to read what the compiler made,
 and to refuse what would change the motion if it were left out. Read first: `prune.py`, then `compiled.py`."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Callable

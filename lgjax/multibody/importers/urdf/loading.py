@@ -1,5 +1,7 @@
 """URDF, read straight from its XML. Read first: `document.py`, `elements.py`, `bodies.py`."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from typing import Literal
