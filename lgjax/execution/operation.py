@@ -78,8 +78,8 @@ def batched(function: Callable, in_place: bool = False) -> Callable:
     def bind(jaxpr, values, constants: int):
         state = range(constants, constants + len(jaxpr.outvars)) if in_place else ()
         jaxpr, values, constants = _without_unread(jaxpr, values, constants, state)
-        how = {"state": range(constants, constants + len(jaxpr.outvars))} if in_place else {"how": "behind"}
-        return _bound(jaxpr, values, **how)
+        layout = {"state": range(constants, constants + len(jaxpr.outvars))} if in_place else {"layout": "batch_last"}
+        return _bound(jaxpr, values, **layout)
 
     return _as_operation(function, bind)
 
@@ -92,7 +92,7 @@ def batched_or_parts(function: Callable) -> Callable:
 
     def bind(jaxpr, values, constants: int):
         jaxpr, values, _ = _without_unread(jaxpr, values, constants)
-        return _bound(jaxpr, values, how="behind") if is_program(jaxpr) else evaluate(jaxpr, values)
+        return _bound(jaxpr, values, layout="batch_last") if is_program(jaxpr) else evaluate(jaxpr, values)
 
     return _as_operation(function, bind)
 
@@ -119,7 +119,7 @@ def with_derivatives(function: Callable) -> Callable:
     def bind(jaxpr, values, _):
         words = max((x.aval.dtype.itemsize for x in jaxpr.invars), default=4) / 4
         small = words * size_of(jaxpr) <= TOGETHER
-        return _bound(jaxpr, values, how="behind") if small else evaluate(jaxpr, values)
+        return _bound(jaxpr, values, layout="batch_last") if small else evaluate(jaxpr, values)
 
     together = jax.jit(_as_operation(function, bind))  # one trace, however often a program evaluates it
     return wraps(function)(lambda *args: (together if jax.default_backend() == "gpu" else function)(*args))
@@ -157,45 +157,47 @@ def _as_operation(function: Callable, bind: Callable[[Any, list, int], list]) ->
 def _bound(jaxpr, values: Sequence, **parameters) -> Arrays:
     """The results for one system, for which no argument is batched.
 
-    Its parameter `how` says how arrays lie in memory. "front": its caller has the batch first in all of them, "behind":
-    last, or mixed. "step": a derivative of a step in a loop, a kernel that writes its results over its directions.
-    state: the arguments of an `in_place` function that its results are written over.
+    Its parameter `layout` says how arrays lie in memory. "batch_first": its caller has the batch first in all of them,
+    "batch_last": last, or mixed. "step": a derivative of a step in a loop, a kernel that writes its results over its
+    directions. state: the arguments of an `in_place` function that its results are written over.
     """
-    return batched_p.bind(*values, jaxpr=jaxpr, batched=(False,) * len(values), size=None, **parameters)
+    return batched_p.bind(*values, jaxpr=jaxpr, mapped=(False,) * len(values), size=None, **parameters)
 
 
-def _run(*args, jaxpr, batched, size, **_) -> Arrays:
+def _by_vmap(*args, jaxpr, mapped, size, **_) -> Arrays:
     """The jaxpr under `jax.vmap`."""
     run = lambda *args: evaluate(jaxpr, args)
     if size is None:
         return run(*args)
-    return jax.vmap(run, [-1 if b else None for b in batched], -1, axis_size=size)(*args)
+    return jax.vmap(run, [-1 if b else None for b in mapped], -1, axis_size=size)(*args)
 
 
 def _launched(kernel: Callable, ctx) -> Callable:
     """One kernel for a program that is for one device, else XLA's operations, which it divides among devices."""
-    return partial(_by, kernel) if on_one_device(ctx) else _run
+    return partial(_by_kernel, kernel) if on_one_device(ctx) else _by_vmap
 
 
-def _by(kernel: Callable, *args, jaxpr, batched, size, how: str = "behind", state: range | None = None) -> Arrays:
-    shapes, over = _shapes(jaxpr=jaxpr, batched=batched, size=size), {}
+def _by_kernel(
+    kernel: Callable, *args, jaxpr, mapped, size, layout: str = "batch_last", state: range | None = None
+) -> Arrays:
+    shapes, over = _shapes(jaxpr=jaxpr, mapped=mapped, size=size), {}
     if state is not None:
-        over = {k: n for k, n in enumerate(state) if size is None or batched[n]}
-    if how == "step":
-        over = _directions(jaxpr, batched, size)
+        over = {k: n for k, n in enumerate(state) if size is None or mapped[n]}
+    if layout == "step":
+        over = _directions(jaxpr, mapped, size)
     known = isinstance(size, int | None)  # that of a program of `jax.export` may stay open
-    run = kernel(jaxpr, batched, size, shapes, over, how == "front") if known else None
-    return _run(*args, jaxpr=jaxpr, batched=batched, size=size) if run is None else run(*args)
+    run = kernel(jaxpr, mapped, size, shapes, over, layout == "batch_first") if known else None
+    return _by_vmap(*args, jaxpr=jaxpr, mapped=mapped, size=size) if run is None else run(*args)
 
 
-def _directions(jaxpr, batched, size: int | None) -> dict[int, int]:
+def _directions(jaxpr, mapped, size: int | None) -> dict[int, int]:
     """Of the results of a derivative, which argument each is written over: of the same kind, not yet taken.
 
     Among the last arguments, which are the directions, or cotangents.
     """
     kinds = lambda variables: [(x.aval.shape, x.aval.dtype) for x in variables]
     first = len(jaxpr.invars) - min(len(jaxpr.outvars), len(jaxpr.invars))
-    free = [n for n in range(first, len(jaxpr.invars)) if batched[n] or size is None]
+    free = [n for n in range(first, len(jaxpr.invars)) if mapped[n] or size is None]
     given, found = kinds(jaxpr.invars), {}
     for k, kind in enumerate(kinds(jaxpr.outvars)):
         n = next((n for n in free if given[n] == kind), None)
@@ -205,42 +207,42 @@ def _directions(jaxpr, batched, size: int | None) -> dict[int, int]:
     return found
 
 
-def _shapes(*_, jaxpr, batched, size, **others) -> list:
+def _shapes(*_, jaxpr, mapped, size, **others) -> list:
     behind = () if size is None else (size,)
     return [reshaped(x.aval, (*x.aval.shape, *behind)) for x in jaxpr.outvars]
 
 
-def _vmap(args, axes, *, jaxpr, batched, size, **others):
-    if others.get("how") in ("behind", "front"):
-        others["how"] = "front" if size is None and all(axis in (0, None) for axis in axes) else "behind"
+def _vmap(args, axes, *, jaxpr, mapped, size, **others):
+    if others.get("layout") in ("batch_last", "batch_first"):
+        others["layout"] = "batch_first" if size is None and all(axis in (0, None) for axis in axes) else "batch_last"
     more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
-    together = tuple(b or axis is not None for b, axis in zip(batched, axes, strict=True))
+    together = tuple(b or axis is not None for b, axis in zip(mapped, axes, strict=True))
     args = [
         merged(x, size if b else None, size, axis, more) if t else x
-        for x, b, axis, t in zip(args, batched, axes, together, strict=True)
+        for x, b, axis, t in zip(args, mapped, axes, together, strict=True)
     ]
-    outs = batched_p.bind(*args, jaxpr=jaxpr, batched=together, size=more * (1 if size is None else size), **others)
+    outs = batched_p.bind(*args, jaxpr=jaxpr, mapped=together, size=more * (1 if size is None else size), **others)
     apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
-    if others.get("how") == "front":  # there it costs nothing, and others see it
+    if others.get("layout") == "batch_first":  # there it costs nothing, and others see it
         return [jnp.moveaxis(x, -1, 0) for x in apart], [0] * len(apart)
     return apart, [x.ndim - 1 for x in apart]
 
 
 # ---- derivatives
-def _jvp(primals, directions, *, jaxpr, batched, size, **others):
+def _jvp(primals, directions, *, jaxpr, mapped, size, **others):
     """The operation, and one for its tangents, which reads the arguments alone.
 
     Within it, a loop saves what it carries at the start of each turn; the way back repeats the turn.
     """
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
-    op = Differentiated(jaxpr, primals, directions, batched, size, moving, moved)
+    op = Differentiated(jaxpr, primals, directions, mapped, size, moving, moved)
     if not is_program(jaxpr):
         return _by_parts(op)
     if keeps(jaxpr):
         return _with_kept(op, **others)
     short, more, needed = tangents(_with_turns(jaxpr), moving, moved)
-    outs = batched_p.bind(*primals, jaxpr=jaxpr, batched=batched, size=size, **others)
+    outs = batched_p.bind(*primals, jaxpr=jaxpr, mapped=mapped, size=size, **others)
     return outs, _along(op, short, more, needed, outs, [], **others)
 
 
@@ -250,7 +252,7 @@ class Differentiated(NamedTuple):
     jaxpr: Any
     primals: Sequence
     directions: Sequence
-    batched: Sequence[bool]
+    mapped: Sequence[bool]
     size: int | None
     moving: list[int]
     moved: list[bool]
@@ -259,15 +261,15 @@ class Differentiated(NamedTuple):
 def _with_kept(op: Differentiated, state: range | None = None, **others):
     """The kernel hands what is marked in it to that of its derivative."""
     values, short, more, needed = linearized(op.jaxpr, op.moving, op.moved)
-    marks = (*[False] * len(more), *op.batched)
+    marks = (*[False] * len(more), *op.mapped)
     own = {} if state is None else {"state": range(state.start + len(more), state.stop + len(more))}
-    found = batched_p.bind(*more, *op.primals, jaxpr=values, batched=marks, size=op.size, **own, **others)
+    found = batched_p.bind(*more, *op.primals, jaxpr=values, mapped=marks, size=op.size, **own, **others)
     outs, stored = found[: len(op.moved)], found[len(op.moved) :]
     return outs, _along(op, short, more, needed, outs, stored, state=state, **others)
 
 
 def _along(
-    op: Differentiated, jaxpr, more, needed, outs, stored, state: range | None = None, how: str = "step"
+    op: Differentiated, jaxpr, more, needed, outs, stored, state: range | None = None, layout: str = "step"
 ) -> list:
     """Tangents of the results `outs`, of a jaxpr of arrays, of the arguments it needs, of stored values, of directions.
 
@@ -276,8 +278,8 @@ def _along(
     chosen = lambda values: [x for x, n in zip(values, needed, strict=True) if n]
     args = [*more, *chosen(op.primals), *stored, *(op.directions[n] for n in op.moving)]
     wide = op.size is not None
-    marks = (*[False] * len(more), *chosen(op.batched), *[wide] * len(stored), *(op.batched[n] for n in op.moving))
-    found = iter(batched_p.bind(*args, jaxpr=jaxpr, batched=marks, size=op.size, how=how))
+    marks = (*[False] * len(more), *chosen(op.mapped), *[wide] * len(stored), *(op.mapped[n] for n in op.moving))
+    found = iter(batched_p.bind(*args, jaxpr=jaxpr, mapped=marks, size=op.size, layout=layout))
     return [next(found) if m else no_tangent(x) for x, m in zip(outs, op.moved, strict=True)]
 
 
@@ -286,7 +288,7 @@ def _by_parts(op: Differentiated) -> tuple[Arrays, list]:
 
     def of(*values):
         args = dict(enumerate(op.primals)) | dict(zip(op.moving, values, strict=True))
-        return _run(*args.values(), jaxpr=op.jaxpr, batched=op.batched, size=op.size)
+        return _by_vmap(*args.values(), jaxpr=op.jaxpr, mapped=op.mapped, size=op.size)
 
     outs, found = jax.jvp(of, [op.primals[n] for n in op.moving], [op.directions[n] for n in op.moving])
     return outs, [t if m else no_tangent(x) for x, t, m in zip(outs, found, op.moved, strict=True)]
@@ -330,27 +332,27 @@ def _loop(eqn, values: list) -> list:
     return [*final, *ys]
 
 
-def _transpose(given, *args, jaxpr, batched, size, state: range | None = None, how: str = "step"):
+def _transpose(given, *args, jaxpr, mapped, size, state: range | None = None, layout: str = "step"):
     linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
     known = [n for n in range(len(args)) if n not in linear]
     wanted = [not isinstance(ct, Zero) for ct in given]
     backwards, more = transposed(jaxpr, linear, wanted)
     cts = [ct for ct, w in zip(given, wanted, strict=True) if w]
-    marks = (*[False] * len(more), *(batched[n] for n in known), *[size is not None] * len(cts))
+    marks = (*[False] * len(more), *(mapped[n] for n in known), *[size is not None] * len(cts))
     values = [*more, *(args[n] for n in known), *cts]
-    found = batched_p.bind(*values, jaxpr=backwards, batched=marks, size=size, how=how)
-    sums = {n: x if size is None or batched[n] else x.sum(-1) for n, x in zip(linear, found, strict=True)}
+    found = batched_p.bind(*values, jaxpr=backwards, mapped=marks, size=size, layout=layout)
+    sums = {n: x if size is None or mapped[n] else x.sum(-1) for n, x in zip(linear, found, strict=True)}
     return [sums.get(n) for n in range(len(args))]
 
 
 batched_p = Primitive("batched")
 register(
     batched_p,
-    _run,
+    _by_vmap,
     _shapes,
     _vmap,
     _jvp,
     _transpose,
-    cpu=lambda ctx: _launched(native.as_native, ctx) if native.usable() and not is_exported(ctx) else _run,
+    cpu=lambda ctx: _launched(native.as_native, ctx) if native.usable() and not is_exported(ctx) else _by_vmap,
     cuda=partial(_launched, as_kernel),
 )

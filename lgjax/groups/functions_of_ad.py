@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.groups import se3, so3
+from lgjax.groups.ad_by_cross_products import by_cross_products
 from lgjax.groups.lie_group import LieGroup
 from lgjax.groups.se3 import SE3
 from lgjax.groups.so3 import SO3
@@ -41,7 +42,7 @@ def function_of_ad(group: LieGroup, coefficients: Sequence[float], u: Any, v: An
         if group is SO3:
             turned = so3.ad(u, v)
             return row[0] * v + sm.scale(first[0], turned) + sm.scale(second[0], so3.ad(u, turned))
-        return sm.join(*se3.function_of_ad(u, v, first[0], second[0], first[1], second[1], row[0]))
+        return sm.join(*by_cross_products(se3.split(u), se3.split(v), first[0], second[0], first[1], second[1], row[0]))
     total = row[-1] * v
     for coefficient in reversed(row[:-1]):
         total = coefficient * v + group.ad(u, total)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lgjax.groups import so3
+from lgjax.groups.ad_by_cross_products import by_cross_products
 from lgjax.groups.arguments import Fields, makes_identities, takes
 from lgjax.groups.lie_group import LieGroup
 from lgjax.numerics import small_matrix as sm
@@ -156,38 +157,16 @@ def coad(x: Array, mu: Array) -> Array:
     return sm.join(sm.cross(n, w) + sm.cross(f, v), sm.cross(f, w))
 
 
-def function_of_ad(
-    u: Array, x: Array, first: Array, second: Array, first_rate: Array, second_rate: Array, zeroth: float = 1.0
-) -> tuple[Array, Array]:
-    """φ(ad_u) x for an analytic φ with φ(0) = zeroth, as angular and linear part.  Source: [celledoni2021] section 2.3.
-
-    first, second and their rates are g_1, g_2, g̃_1, g̃_2 at |ω|, of shape (...).
-    """
-    (w, v), (b, c) = split(u), split(x)
-    wb, wc, vb = sm.cross(w, b), sm.cross(w, c), sm.cross(v, b)
-    wwb = sm.cross(w, wb)
-    rho = sm.dot(w, v)
-    b, c = (b, c) if zeroth == 1.0 else (zeroth * b, zeroth * c)
-    angular = b + sm.scale(first, wb) + sm.scale(second, wwb)
-    linear = (
-        c
-        + sm.scale(first, vb + wc)
-        + sm.scale(second, sm.cross(v, wb) + sm.cross(w, vb + wc))
-        + sm.scale(rho, sm.scale(first_rate, wb) + sm.scale(second_rate, wwb))
-    )
-    return angular, linear
-
-
 def _dexp(u: Array, x: Array) -> tuple[Array, Array]:
     w, _ = split(u)
     s = sm.dot(w, w)
-    return function_of_ad(u, x, stumpff(2, s), stumpff(3, s), stumpff_rate(2, s), stumpff_rate(3, s))
+    return by_cross_products(split(u), split(x), stumpff(2, s), stumpff(3, s), stumpff_rate(2, s), stumpff_rate(3, s))
 
 
 def _dexpinv(u: Array, x: Array) -> tuple[Array, Array]:
     w, _ = split(u)
     s = sm.dot(w, w)
-    return function_of_ad(u, x, jnp.full_like(s, -0.5), cotc(s), jnp.zeros_like(s), cotc_rate(s))
+    return by_cross_products(split(u), split(x), jnp.full_like(s, -0.5), cotc(s), jnp.zeros_like(s), cotc_rate(s))
 
 
 def _swap(mu: Array) -> Array:

@@ -45,7 +45,7 @@ class Interface(NamedTuple):
 class Array:
     """An argument or a result of a kernel.
 
-    count: its numbers for one system. given: an argument. batched: it has values for each system, else one for all.
+    count: its numbers for one system. given: an argument. mapped: it has values for each system, else one for all.
     front: its batch is the first axis, else the last.
     """
 
@@ -53,7 +53,7 @@ class Array:
     count: int
     dtype: np.dtype
     given: bool
-    batched: bool
+    mapped: bool
     front: bool
 
     @property
@@ -78,7 +78,7 @@ class Calling:
 
     def __init__(self, arrays: Sequence[Array], width: int, batch: bool, interface: Interface, cost: int):
         self.arrays, self.width, self.batch, self.interface, self.cost = arrays, width, batch, interface, cost
-        self.aside = [x for x in arrays if x.batched]  # copied, always or in a rest
+        self.aside = [x for x in arrays if x.mapped]  # copied, always or in a rest
 
     @property
     def scratch(self) -> int:
@@ -159,7 +159,7 @@ run:
         w, line = self.width, "\n".join
         columns = line(f"  %c_{x.name} = alloca [{x.columns(w)} x i8], align 64" for x in self.aside)
         places = line(
-            f"  %o_{x.name} = mul i64 %start, {(x.count if x.front else 1) if x.batched else 0}\n"
+            f"  %o_{x.name} = mul i64 %start, {(x.count if x.front else 1) if x.mapped else 0}\n"
             f"  %p_{x.name} = getelementptr {x.memory}, ptr %{x.name}, i64 %o_{x.name}"
             for x in self.arrays
         )
@@ -173,7 +173,7 @@ run:
             )
 
         def block(aside: bool) -> str:
-            of = lambda x: "c" if x.batched and (x.front or aside) else "p"
+            of = lambda x: "c" if x.mapped and (x.front or aside) else "p"
             return f"call void @block({', '.join(f'ptr %{of(x)}_{x.name}' for x in self.arrays)}"
 
         return f"""

@@ -28,7 +28,7 @@ MULTIPROCESSOR = {"8.0": 164, "8.6": 100, "8.7": 164, "8.9": 100, "12.0": 100, "
 
 @lru_cache(maxsize=256)
 def kernel_of(
-    jaxpr: Any, batched: tuple[bool, ...], size: int, in_place: bool, front: tuple[bool, ...] = ()
+    jaxpr: Any, mapped: tuple[bool, ...], size: int, in_place: bool, front: tuple[bool, ...] = ()
 ) -> Kernel | None:
     """The kernel of a jaxpr of one system for `size` systems; None, with a warning, if there is none.
 
@@ -36,7 +36,7 @@ def kernel_of(
     """
     try:
         return kernel(
-            ScalarProgram(jaxpr, memory=has_long_loops(jaxpr)), batched, size, in_place, front, _shared_memory()
+            ScalarProgram(jaxpr, memory=has_long_loops(jaxpr)), mapped, size, in_place, front, _shared_memory()
         )
     except NotImplementedError as error:
         warnings.warn(f"this runs on the GPU without a kernel of its own, more slowly: {error}", stacklevel=2)
@@ -54,7 +54,7 @@ def _shared_memory() -> int:
 
 def as_kernel(
     jaxpr: Any,
-    batched: Sequence[bool],
+    mapped: Sequence[bool],
     size: int | None,
     shapes: Sequence[Any],
     over: Mapping[int, int],
@@ -65,8 +65,8 @@ def as_kernel(
     shapes: of the results. over: of results, the argument that each is written over. front: the caller's arrays
     have the batch first in memory, and are taken so where they fit.
     """
-    marks = _in_front(jaxpr, batched) if front and size is not None else (False,) * (len(batched) + len(shapes))
-    found = kernel_of(jaxpr, tuple(batched), 1 if size is None else size, bool(over), marks)
+    marks = _in_front(jaxpr, mapped) if front and size is not None else (False,) * (len(mapped) + len(shapes))
+    found = kernel_of(jaxpr, tuple(mapped), 1 if size is None else size, bool(over), marks)
     if found is None:
         return None
     given = [n for n, x in enumerate(jaxpr.invars) if x.aval.size]  # an empty array has no memory to point to
@@ -77,8 +77,8 @@ def as_kernel(
         TARGET,
         results,
         input_output_aliases=replaced,
-        input_layouts=[_layout(jaxpr.invars[n].aval.ndim + (batched[n] and size is not None), marks[n]) for n in given],
-        output_layouts=[_layout(len(shapes[k].shape), marks[len(batched) + k]) for k in asked],
+        input_layouts=[_layout(jaxpr.invars[n].aval.ndim + (mapped[n] and size is not None), marks[n]) for n in given],
+        output_layouts=[_layout(len(shapes[k].shape), marks[len(mapped) + k]) for k in asked],
     )
 
     def run(*args) -> list[jax.Array]:
@@ -88,10 +88,10 @@ def as_kernel(
     return run
 
 
-def _in_front(jaxpr: Any, batched: Sequence[bool]) -> tuple[bool, ...]:
+def _in_front(jaxpr: Any, mapped: Sequence[bool]) -> tuple[bool, ...]:
     """Which arguments and results the kernel takes with the batch in front in memory."""
     kind = lambda x, b: (x.aval.size if b else 0, x.aval.dtype.itemsize)
-    arguments = [kind(x, b) for x, b in zip(jaxpr.invars, batched, strict=True)]
+    arguments = [kind(x, b) for x, b in zip(jaxpr.invars, mapped, strict=True)]
     return chosen(arguments, [kind(x, True) for x in jaxpr.outvars], min(BUDGET, _shared_memory()))
 
 

@@ -30,7 +30,7 @@ STACK = 2**21 if sys.platform == "linux" else 2**18
 
 def kernel_text(
     program: ScalarProgram,
-    batched: Sequence[bool],
+    mapped: Sequence[bool],
     batch: bool,
     registers: int,
     interface: Interface,
@@ -39,7 +39,7 @@ def kernel_text(
 ) -> str:
     """The LLVM module of a program, as text.
 
-    batched: which arguments have a value for each system. batch: whether there is a batch; else the program runs for
+    mapped: which arguments have a value for each system. batch: whether there is a batch; else the program runs for
     one system. registers: bytes of a vector register. in_place: results may overwrite arguments. front: which
     arguments, then which results, have the batch in front; () for none.
     Raises NotImplementedError, naming it, for an operation or a dtype that has no instruction.
@@ -47,11 +47,11 @@ def kernel_text(
     dtype = floating_dtype(program)
     front = front or (False,) * (len(program.inputs) + len(program.outputs))
     width = registers // (8 if dtype == "f64" else 4)
-    body = _written(LlvmWriter(dtype, width), program, batched, in_place, front)
+    body = _written(LlvmWriter(dtype, width), program, mapped, in_place, front)
     while body.array_bytes * width > ARRAYS * body.out.width and width > LEAST:
         width //= 2
     if width < body.out.width:
-        body = _written(LlvmWriter(dtype, width), program, batched, in_place, front)
+        body = _written(LlvmWriter(dtype, width), program, mapped, in_place, front)
     calling = Calling(body.arrays, width, batch, interface, body.cost)
     if calling.scratch + body.saved > STACK:
         raise NotImplementedError(f"more than {STACK} bytes that wait in memory or are saved by loops")
@@ -72,7 +72,7 @@ class _Body(Translation):
     LOCAL, GLOBAL = "%", "@"
 
     def __init__(
-        self, out: LlvmWriter, program: ScalarProgram, batched: Sequence[bool], in_place: bool, front: Sequence[bool]
+        self, out: LlvmWriter, program: ScalarProgram, mapped: Sequence[bool], in_place: bool, front: Sequence[bool]
     ):
         super().__init__(out, program, in_place, None)
         self.label = "begin"  # of the lines that are written now
@@ -80,7 +80,7 @@ class _Body(Translation):
         self.begun: dict[int, tuple] = {}  # of loops that are written now, what `_end` needs
         self.opened: list[tuple] = []  # of those that end by what they compute, what `_close` needs
         self.active: list[str] = []  # the registers that say which systems are still in them
-        arguments = zip(program.inputs, program.dtypes, batched, front, strict=False)
+        arguments = zip(program.inputs, program.dtypes, mapped, front, strict=False)
         results = zip(program.outputs, program.out_dtypes, front[len(program.inputs) :], strict=True)
         named = [Array(f"a{n}", nodes.size, t, True, b, f) for n, (nodes, t, b, f) in enumerate(arguments)]
         named += [Array(f"r{n}", nodes.size, t, False, True, f) for n, (nodes, t, f) in enumerate(results)]
@@ -139,8 +139,8 @@ class _Body(Translation):
     # -- memory
     def _place(self, array: Array, k: int) -> str:
         """The address of number k of this vector of systems; `@range` has copied rows to columns of one vector each."""
-        at = str(k * self.out.width if array.batched and array.front else k)
-        if array.batched and not array.front and k:
+        at = str(k * self.out.width if array.mapped and array.front else k)
+        if array.mapped and not array.front and k:
             at = self._scalar(f"mul i64 %n, {k}")
         return self._scalar(f"getelementptr {array.memory}, ptr %{array.name}, i64 {at}")
 
@@ -153,7 +153,7 @@ class _Body(Translation):
     def _load(self, leaf: int, k: int) -> str:
         array = self.array[f"a{leaf}"]
         place = self._place(array, k)
-        if not array.batched:
+        if not array.mapped:
             fixed = "" if self.in_place else ", !invariant.load !0"
             found = self._scalar(f"load {array.memory}, ptr {place}, align {array.bytes}{fixed}")
             return self._to_all(found, array.dtype)
@@ -271,8 +271,8 @@ class _Body(Translation):
 
     def _argument(self, leaf: int, length: int, dtype: np.dtype) -> Memory:
         array = self.array[f"a{leaf}"]
-        given = ("columns" if array.front else "batch") if array.batched else ""
-        return Memory(f"%{array.name}", length, dtype, known=not array.batched, given=given)
+        given = ("columns" if array.front else "batch") if array.mapped else ""
+        return Memory(f"%{array.name}", length, dtype, known=not array.mapped, given=given)
 
     def _element(self, memory: Memory) -> str:
         """The type of a number, and of what is one number further."""

@@ -29,7 +29,7 @@ from lgjax.execution.kernels.programs import program_of_jaxpr
 
 logger = logging.getLogger("lgjax")
 
-LARGEST = 2048  # entries of the arrays of one system alone
+MAX_ENTRIES = 2048  # entries of the arrays of one system alone
 LEVEL = 1  # of optimization, in LLVM's code generator: code of higher levels is no faster, of 0 three times slower
 VECTORS = (("avx512f", 64), ("avx", 32))  # feature of a processor, bytes of its vector registers; others have 16
 
@@ -95,13 +95,11 @@ def usable() -> bool:
 
 
 @remembered
-def target_of(
-    jaxpr: Any, batched: tuple[bool, ...], batch: bool, in_place: bool, front: tuple[bool, ...]
-) -> str | None:
+def target_of(jaxpr: Any, mapped: tuple[bool, ...], batch: bool, in_place: bool, front: tuple[bool, ...]) -> str | None:
     """The name under which XLA finds the native function of a jaxpr of one system; None if it can have none."""
     try:
         program = program_of_jaxpr(jaxpr)
-        text = kernel_text(program, batched, batch, machine().registers, interface(), in_place, front)
+        text = kernel_text(program, mapped, batch, machine().registers, interface(), in_place, front)
     except NotImplementedError as error:
         logger.info("without a kernel of its own: %s", error)
         return None
@@ -177,25 +175,25 @@ def _engine() -> Any:
 
 
 def as_native(
-    jaxpr: Any, batched: Sequence[bool], size: int | None, shapes: Sequence[Any], over: Mapping[int, int], front: bool
+    jaxpr: Any, mapped: Sequence[bool], size: int | None, shapes: Sequence[Any], over: Mapping[int, int], front: bool
 ) -> Callable | None:
     """The jaxpr as a function of arrays, with the batch last, that calls one native function; None if it has none.
 
-    batched: which arguments have a batch. size: of the batch; None: one system. shapes: of the results. over: the
+    mapped: which arguments have a batch. size: of the batch; None: one system. shapes: of the results. over: the
     argument that a result overwrites, by index. front: the caller's arrays have the batch first in memory.
     """
-    marks = tuple(front and size is not None and b for b in (*batched, *[True] * len(shapes)))
+    marks = tuple(front and size is not None and b for b in (*mapped, *[True] * len(shapes)))
     given = [n for n, x in enumerate(jaxpr.invars) if x.aval.size]
     asked = [k for k, x in enumerate(shapes) if x.size]
     if not asked:
         return lambda *_: [jnp.zeros(x.shape, x.dtype) for x in shapes]
-    if size is None and max(x.aval.size for x in (*jaxpr.invars, *jaxpr.outvars)) > LARGEST:
+    if size is None and max(x.aval.size for x in (*jaxpr.invars, *jaxpr.outvars)) > MAX_ENTRIES:
         return None  # of one system, XLA computes the entries of a large array side by side
-    target = target_of(jaxpr, tuple(batched), size is not None, bool(over), marks)
+    target = target_of(jaxpr, tuple(mapped), size is not None, bool(over), marks)
     if target is None:
         return None
     replaced = {given.index(n): asked.index(k) for k, n in over.items() if k in asked}
-    ahead = marks[len(batched) :]
+    ahead = marks[len(mapped) :]
     first = lambda shape: (shape[-1], *shape[:-1])
     results = [
         jax.ShapeDtypeStruct(first(shapes[k].shape) if ahead[k] else shapes[k].shape, shapes[k].dtype) for k in asked

@@ -23,8 +23,8 @@ from lgjax.execution.scalars.unrolling import RULES
 SCALARS = 150_000
 ENTRIES = 20_000  # of its arguments and results, each a load or a store
 HEAVIEST = 200_000  # products of a product of matrices: XLA has better ways for more
-LARGEST = 3_000_000  # `size_of` a program, an estimate that may be ten times too large
-MOST = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
+MAX_SIZE = 3_000_000  # `size_of` a program, an estimate that may be ten times too large
+MAX_OPERATIONS = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
 MOVED = HANDLED | RULES | set(MOVES)  # operations that become others, or only move numbers
 BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
 
@@ -34,12 +34,12 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
     """The program of a jaxpr; NotImplementedError if it has none, or one that takes long to compile."""
     if entries_of(jaxpr) > ENTRIES:
         raise NotImplementedError("so many numbers that go in or come out of a kernel")
-    if size_of(jaxpr) > LARGEST:
+    if size_of(jaxpr) > MAX_SIZE:
         raise NotImplementedError("so many operations in one kernel")
     if heaviest(jaxpr) > HEAVIEST:
         raise NotImplementedError("an operation on so many numbers in a kernel")
     program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS or needs_memory(jaxpr))
-    if program.lines > MOST:
+    if program.lines > MAX_OPERATIONS:
         raise NotImplementedError(f"{program.lines} operations in one kernel")
     return program
 
@@ -57,7 +57,7 @@ def is_program(jaxpr: Any) -> bool:
         of_arrays(map(dtype_of, (*jaxpr.invars, *jaxpr.outvars)))
     except NotImplementedError:
         return False
-    small = entries_of(jaxpr) <= ENTRIES and size_of(jaxpr) <= LARGEST and heaviest(jaxpr) <= HEAVIEST
+    small = entries_of(jaxpr) <= ENTRIES and size_of(jaxpr) <= MAX_SIZE and heaviest(jaxpr) <= HEAVIEST
     return small and _writable(jaxpr)
 
 

@@ -46,7 +46,7 @@ class Kernel:
 
 def kernel(
     program: ScalarProgram,
-    batched: Sequence[bool],
+    mapped: Sequence[bool],
     size: int,
     in_place: bool = False,
     front: Sequence[bool] = (),
@@ -54,7 +54,7 @@ def kernel(
 ) -> Kernel:
     """The kernel of a program for `size` systems.
 
-    Its parameters are pointers: to the arguments of the program, of which those marked in `batched` have a value for
+    Its parameters are pointers: to the arguments of the program, of which those marked in `mapped` have a value for
     each system, and to its results, which all have; empty arrays are left out.
 
     in_place: results may overwrite arguments. front: which arguments, then which results, have the batch in front; ()
@@ -65,7 +65,7 @@ def kernel(
     block = SHARED if shared is None else shared
 
     def best(block: int) -> _Body:
-        make = lambda k: _Body(PtxWriter(dtype), program, batched, size, in_place, front, block, k)
+        make = lambda k: _Body(PtxWriter(dtype), program, mapped, size, in_place, front, block, k)
         bodies = [make(k) for k in range(len(program.orders))]
         for body in bodies:
             body.write()
@@ -86,7 +86,7 @@ class _Body(Translation):
         self,
         out: PtxWriter,
         program: ScalarProgram,
-        batched: Sequence[bool],
+        mapped: Sequence[bool],
         size: int,
         in_place: bool,
         front: Sequence[bool],
@@ -95,12 +95,12 @@ class _Body(Translation):
     ):
         """block: bytes of shared memory of a block. which: of the orders of each region."""
         super().__init__(out, program, in_place, which)
-        self.batched, self.size, self.block = batched, size, block
+        self.mapped, self.size, self.block = mapped, size, block
         rows = [(x.size, t.itemsize) for x, t in zip(program.inputs, program.dtypes, strict=True)]
         rows += [(x.size, t.itemsize) for x, t in zip(program.outputs, program.out_dtypes, strict=True)]
         self.shared = Shared(rows, len(program.inputs), front, size)
         read = lambda nodes: sum(node.index in program.used for node in nodes.flat)
-        common = [(f"a{n}", *rows[n], read(nodes)) for n, nodes in enumerate(program.inputs) if not batched[n]]
+        common = [(f"a{n}", *rows[n], read(nodes)) for n, nodes in enumerate(program.inputs) if not mapped[n]]
         self.shared.hold(common, block)
         self.pointers: dict[str, tuple[int, bool]] = {}
         self.turns: dict[int, int] = {}  # of each label
@@ -131,7 +131,7 @@ class _Body(Translation):
     def text(self) -> str:
         pointers = [f"a{n}" for n, nodes in enumerate(self.program.inputs) if nodes.size]
         pointers += [f"r{n}" for n, out in enumerate(self.program.outputs) if out.size]
-        widths = sorted({width for width, batched in self.pointers.values() if batched})
+        widths = sorted({width for width, mapped in self.pointers.values() if mapped})
         if self.waiting_bytes > LOCAL:
             raise NotImplementedError(f"more than {LOCAL} bytes that wait in memory or are saved by loops")
         lines = [
@@ -159,15 +159,15 @@ class _Body(Translation):
             "  @%outside bra DONE;",
             *(f"  mul.wide.u32 %at{width}, %system, {width};" for width in widths),
         ]
-        for p, (width, batched) in self.pointers.items():
+        for p, (width, mapped) in self.pointers.items():
             lines += [f"  ld.param.u64 %{p}, [{p}];", f"  cvta.to.global.u64 %{p}, %{p};"]
-            lines += [f"  add.u64 %{p}, %{p}, %at{width};"] if batched else []
+            lines += [f"  add.u64 %{p}, %{p}, %at{width};"] if mapped else []
         return "\n".join([*lines, *self.computed, "DONE:", *self.shared.end(), "  ret;", "}"]) + "\n"
 
     # -- memory
-    def _address(self, pointer: str, k: int, width: int, batched: bool) -> str:
-        self.pointers[pointer] = width, batched
-        offset = k * width * (self.size if batched else 1)
+    def _address(self, pointer: str, k: int, width: int, mapped: bool) -> str:
+        self.pointers[pointer] = width, mapped
+        offset = k * width * (self.size if mapped else 1)
         if offset <= FAR:
             return f"[%{pointer}+{offset}]"
         return f"[{self.out.operation('add.u64', f'%{pointer}', offset, kind='q')}]"
@@ -181,7 +181,7 @@ class _Body(Translation):
             return self.out.operation(f"ld.shared.{suffix}", self.shared.to_read(f"a{leaf}", k), kind=kind)
         if there := self.shared.to_all(f"a{leaf}", k):
             return self.out.operation(f"ld.shared.{suffix}", there, kind=kind)
-        address = self._address(f"a{leaf}", k, width, self.batched[leaf])
+        address = self._address(f"a{leaf}", k, width, self.mapped[leaf])
         found = self.out.operation(f"ld.global{'' if self.in_place else '.nc'}.{suffix}", address, kind=kind)
         return self.out.operation("setp.ne.u32", found, 0, kind="p") if dtype == BOOL else found
 

@@ -15,7 +15,7 @@ from lgjax.execution.scalars.pulls import Here, Index, Pull, View, in_rows, view
 from lgjax.execution.scalars.regions import Fill
 
 TOGETHER = 4, 3, 2, 1  # neighboring entries that one turn computes
-MOST = 20_000  # scalars that one array may become
+MAX_SCALARS = 20_000  # scalars that one array may become
 
 
 class Storage:
@@ -133,7 +133,7 @@ class Storage:
         """The entries of an array as scalars."""
         if not isinstance(x, Pull):
             return x
-        if x.size > MOST:
+        if x.size > MAX_SCALARS:
             raise NotImplementedError(f"{x.size} scalars of one array")
         out = np.empty(x.shape, object)
         for index in np.ndindex(*x.shape):

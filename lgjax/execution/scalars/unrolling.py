@@ -60,7 +60,7 @@ class Unrolling(Loops):
         if name == "batched" and params["size"] is not None:
             inputs = list(map(self.arrays.scalars, inputs))
             run = lambda values: self.evaluate(params["jaxpr"], [], values)
-            return _each(run, inputs, params["batched"], params["size"])
+            return _each(run, inputs, params["mapped"], params["size"])
         if name == "custom_vmap_call":
             return self.closed(params["call"], inputs)
         if name == "custom_linear_solve":
@@ -90,8 +90,8 @@ class Unrolling(Loops):
         return self.evaluate(solve.jaxpr, list(map(objects, solve.consts)), [*constants, *right])
 
 
-def _each(run: Callable, inputs: list[np.ndarray], batched: Sequence[bool], size: int) -> list[np.ndarray]:
+def _each(run: Callable, inputs: list[np.ndarray], mapped: Sequence[bool], size: int) -> list[np.ndarray]:
     """For each system of a batch that lies behind."""
-    one: Iterator = ([x[..., k] if b else x for x, b in zip(inputs, batched, strict=True)] for k in range(size))
+    one: Iterator = ([x[..., k] if b else x for x, b in zip(inputs, mapped, strict=True)] for k in range(size))
     boxed = lambda values: [map_objects(lambda y: y, np.asarray(x, object)) for x in values]
     return [np.stack(outs, -1) for outs in zip(*(run(boxed(values)) for values in one), strict=True)]

@@ -1,6 +1,7 @@
 """Checks of a problem of optimal control, before anything is computed. Read first: `problem.py`."""
 
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import jax
@@ -9,6 +10,8 @@ import numpy as np
 
 from lgjax.integrators.field import state_dtype, strong
 from lgjax.numerics import checks
+from lgjax.simulate.control.cost import Cost
+from lgjax.simulate.control.costs import LeastSquares
 from lgjax.simulate.control.problem import ControlSystem, Problem, State, following
 from lgjax.simulate.control.stagewise import Stagewise
 
@@ -42,6 +45,28 @@ def box(bounds: Any, controls: int, dtype: Any) -> tuple[Any, Any]:
     return low, high
 
 
+def _check_call(name: str, function: Any, *arguments: str) -> None:
+    """Raise TypeError, naming what it is called with, for a function that takes other arguments."""
+    try:
+        called = signature(function)
+    except (TypeError, ValueError):  # of a function that says nothing of its arguments
+        return
+    try:
+        called.bind(*arguments)
+    except TypeError as error:
+        without = "" if arguments[-1] == "reference" else "; only PredictiveController(reference=) adds one more"
+        raise TypeError(f"{name} must take ({', '.join(arguments)}): {error}{without}") from None
+
+
+def _check_costs(running: Any, terminal: Any, reference: Any) -> None:
+    """Costs that are functions receive the value of a reference as their last argument."""
+    more = () if reference is None else ("reference",)
+    for name, cost, arguments in (("running", running, ("t", "state", "control")), ("terminal", terminal, ("state",))):
+        function = cost.residual if type(cost) is LeastSquares else cost
+        if function is not None and not isinstance(function, Cost):
+            _check_call(f"the {name} cost", function, *arguments, *more)
+
+
 def _followed(cost: Any) -> Any:
     return lambda *args: following(cost, args[-1])(*args[:-1])
 
@@ -49,6 +74,9 @@ def _followed(cost: Any) -> Any:
 def _check_constraint(name: str, constraint: Any, one: Any, states: State, whole: Any) -> None:
     """one: time, state and control of a step; states, whole: states and controls of all."""
     if isinstance(constraint, Stagewise):
+        for part, arguments in (("running", ("t", "state", "control")), ("terminal", ("state",))):
+            if getattr(constraint, part) is not None:
+                _check_call(f"{name}.{part}", getattr(constraint, part), *arguments)
         for part, got in (
             ("running", constraint.running and jax.eval_shape(constraint.running, *one)),
             ("terminal", constraint.terminal and jax.eval_shape(constraint.terminal, one[1])),
@@ -93,6 +121,7 @@ def check_problem(
         raise ValueError("there is nothing to optimize: give a running cost, a terminal cost or both")
     checks.functions(reference=reference)
     followed = () if reference is None else (jax.eval_shape(reference, time),)
+    _check_costs(running, terminal, reference)
     of = lambda cost, *args: jax.eval_shape(cost if reference is None else _followed(cost), *args, *followed)
     if running is not None:
         _number("the running cost", of(running, time, start, control), dtype)

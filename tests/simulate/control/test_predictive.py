@@ -221,3 +221,31 @@ def test_controllers_that_differ_in_numbers_take_one_program():
     assert count[0] == before
     np.testing.assert_allclose(control, -3.0, atol=1e-9)
     np.testing.assert_allclose(states[0], 0.7, atol=1e-9)
+
+
+COSTS = [
+    ({"running": lambda t, x: x[0]}, r"running cost must take \(t, state, control\): too many positional .*reference="),
+    ({"running": lambda t, x, u, goal: x[0]}, r"running cost must take \(t, state, control\): missing .* 'goal'"),
+    (
+        {"running": lambda t, x, u: x[0], "reference": jnp.sin},
+        r"running cost must take \(t, state, control, reference\)",
+    ),
+    (
+        {"running": lgjax.control.costs.LeastSquares(lambda t, x, u: x), "reference": jnp.sin},
+        r"running cost must take \(t, state, control, reference\): too many",
+    ),
+    ({"terminal": lambda x: x[0], "reference": jnp.sin}, r"terminal cost must take \(state, reference\): too many"),
+    (
+        {"terminal": lambda x: x[0], "inequality": Stagewise(running=lambda x, u: u)},
+        r"inequality.running must take \(t, state, control\): too many",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), COSTS, ids=[message[:12] + str(n) for n, (_, message) in enumerate(COSTS)]
+)
+def test_costs_that_take_other_arguments_are_told_what_they_get(options, message):
+    controller = follower(ILQR(), **options)
+    with pytest.raises(TypeError, match=message):
+        controller.init(jnp.zeros(1))
