@@ -14,7 +14,7 @@ from typing import Any as _Any
 if _TYPE_CHECKING:
     from lgjax.surface import *  # noqa: F403 (for type checkers, which read no functions)
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "CF4",
