@@ -1,5 +1,6 @@
 """The Python of README.md and docs runs as printed; links, names and cited keys exist; docstrings start well."""
 
+import doctest
 import inspect
 import json
 import pkgutil
@@ -8,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import lgjax
@@ -187,3 +190,23 @@ def test_docstrings_begin_with_a_noun_or_a_verb(function):
     docstring = inspect.getdoc(getattr(lgjax, function))
     assert docstring
     assert docstring.split()[0] not in {"What", "How", "Where", "Which", "Whether", "Why", "It"}
+
+
+EXAMPLES = [name for name in lgjax.__all__ if ">>> " in (inspect.getdoc(getattr(lgjax, name)) or "")]
+
+
+def failures(name: str, docstring: str) -> int:
+    """How many lines of the examples in a docstring do not give what it says, in JAX's default dtype."""
+    names = {"lgjax": lgjax, "jax": jax, "jnp": jnp}
+    found = doctest.DocTestParser().get_doctest(docstring, names, name, None, None)
+    with jax.enable_x64(False):
+        return doctest.DocTestRunner(verbose=False).run(found).failed
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_of_a_docstring_give_what_it_says(name):
+    assert failures(name, inspect.getdoc(getattr(lgjax, name))) == 0
+
+
+def test_an_example_that_gives_something_else_fails(capsys):
+    assert failures("sum", ">>> jnp.ones(2).sum()\nArray(3., dtype=float32)\n") == 1
