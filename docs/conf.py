@@ -164,6 +164,7 @@ def signature(app, what, name, thing, options, arguments, returns):
     def short(text):
         for long, name in LONG.items():
             text = text.replace(long, name)
+        text = re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text)  # how Sphinx prints an alias beside others
         return re.sub(r"~lgjax[\w.]*", lambda found: PUBLIC.get(found[0], found[0]), text)
 
     return (arguments and short(arguments), returns and short(returns))
