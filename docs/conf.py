@@ -54,9 +54,8 @@ nb_execution_mode = "off"
 default_role = "py:obj"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-autodoc_type_aliases = {
-    name: name for name in ("ArrayLike", "Controller", "Field", "Frame", "Ground", "Metric", "View")
-}
+ALIASES = ("ArrayLike", "Controller", "DTypeLike", "Field", "Frame", "Ground", "Metric", "View")
+autodoc_type_aliases = {name: name for name in ALIASES}
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
