@@ -298,8 +298,8 @@ class _Body(Translation):
         name, width = f"a{leaf}", MEMORY[dtype.name][1]
         if name in self.shared.rows:
             return super()._argument(leaf, length, dtype)
-        self.pointers[name] = width, self.batched[leaf]
-        return Memory(f"%{name}", length, dtype, given="batch" if self.batched[leaf] else "all")
+        self.pointers[name] = width, self.mapped[leaf]
+        return Memory(f"%{name}", length, dtype, given="batch" if self.mapped[leaf] else "all")
 
     def _bytes(self, memory: Memory) -> int:
         """From a number to the next."""
