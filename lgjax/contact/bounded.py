@@ -117,6 +117,9 @@ class ChosenRows:
     def matrix(self) -> Array:
         return product((self.columns.inverse[:, None] * self.y).T, self.y)
 
+    def factor(self) -> Array:
+        return jnp.sqrt(self.columns.inverse)[:, None] * self.y
+
     def rates(self, v: Array) -> Array:
         twist = product(self.moved[:, 0] - self.moved[:, 1], self.columns.S * v[:, None])
         at_joints = self.signs * v[np.asarray(self.acting.joints, int)]

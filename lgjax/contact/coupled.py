@@ -85,6 +85,8 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     G, rates = rows.matrix(), rows.rates
     if held is not None:
         G = _held_fast(G, jnp.stack([rates(answer) for answer in held[0]]), held[1])
+    # More rows than velocities: contacts share loads, and the solver takes the smaller matrices of the velocities.
+    factor = rows.factor() if held is None and len(G) > len(v_free) else None
     u = rates(v_free)
     fastest = jnp.max(jnp.abs(u))
     gap = jnp.concatenate([points.gap, joints.gap])
@@ -92,7 +94,7 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * smoothing, points.gap.shape)
 
     def solve(allowed, guess, active):
-        problem = ConeProblem(G, _shifted(n, u, allowed), friction, *_joint_bounds(joints), barrier)
+        problem = ConeProblem(G, _shifted(n, u, allowed), friction, *_joint_bounds(joints), barrier, factor)
         enough = ENOUGH * settings.limit
         return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough)
 
@@ -117,7 +119,7 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
         residual, sweeps = found.residual, found.sweeps
     after = u + product(G, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
-    lift, left = _lift(settings, G[normals][:, normals], gap + 0.5 * h * after[normals], start[2], h)
+    lift, left = _lift(settings, G[normals][:, normals], gap + 0.5 * h * after[normals], start[2], h, fastest)
     pushed = _spread(normals, lift, x)
     both = [rows.response(f) for f in (x, pushed)]
     at_joints = jnp.zeros_like(v_free).at[np.asarray(acting.joints, int)].add(rows.signs * x[3 * n :])
@@ -199,8 +201,11 @@ def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
     return jax.lax.stop_gradient(bounces), jnp.where(closing, jnp.maximum(demanded, opens), opens)
 
 
-def _lift(settings: Settings, G, gap, guess, h) -> tuple[Array, Array]:
-    """Displacement impulses (n,) along normals and limits that leave no gap negative, and the error left (), m."""
+def _lift(settings: Settings, G, gap, guess, h, fastest) -> tuple[Array, Array]:
+    """Displacement impulses (n,) along normals and limits that leave no gap negative, and the error left (), m.
+
+    Their tolerance is that of the displacements of a step, at the fastest velocity.
+    """
     none = jnp.zeros_like(gap)
     if not len(gap):
         return none, jnp.zeros((), gap.dtype)
@@ -208,5 +213,6 @@ def _lift(settings: Settings, G, gap, guess, h) -> tuple[Array, Array]:
     deepest = -jnp.min(gap)
     inside = jax.lax.stop_gradient(deepest > 0)
     enough = ENOUGH * settings.limit * h
-    found = solve_cones(problem, guess, inside, deepest, settings.tolerance, settings.max_sweeps, enough)
+    scale = jnp.maximum(deepest, h * fastest)
+    found = solve_cones(problem, guess, inside, scale, settings.tolerance, settings.max_sweeps, enough)
     return jnp.where(inside, found.x, none), found.residual

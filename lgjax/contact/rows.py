@@ -119,6 +119,14 @@ class BodyRows:
         G = delassus(self.columns, self.acting.ways, self.y)
         return self.acting.gathered(self.acting.gathered(G).T)
 
+    def factor(self) -> Array:
+        """The F (nv, rows) with F^T F = J M^-1 J^T."""
+        found = []
+        for dofs, y in zip(self.acting.ways.dofs, self.y, strict=True):
+            every = jnp.zeros((len(self.columns.inverse), y.shape[1]), y.dtype)
+            found.append(every.at[np.asarray(dofs, int)].set(y, unique_indices=True))
+        return jnp.sqrt(self.columns.inverse)[:, None] * self.acting.gathered(jnp.concatenate(found, 1).T).T
+
     def rates(self, v: Array) -> Array:
         """J v of velocities v (nv,)."""
         moving = twists(self.columns, self.acting.ways, v, len(self.acting.sides)) if self.wrenches else []

@@ -26,12 +26,14 @@ import numpy as np
 
 from lgjax.contact.cones.algebra import diagonal, plus_blocks, plus_diagonal, solve
 from lgjax.contact.cones.law import ConeProblem
+from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.rank import product
 
 Array = jax.Array
 
 FRACTION = 0.95  # of the way to the edge of a cone, at most, in one step
 LEAST, LARGEST = 0.01, 0.9  # bounds of the next aim, as a fraction of the mean of the first entries of X o W
+REFINED = 1  # times that a step with a factor of G is corrected: it has more round-off than elimination
 MOST_FRICTION = 1e3  # more is taken as this
 
 
@@ -49,6 +51,7 @@ class _Scaled(NamedTuple):
     high: Array
     barrier: Array
     unit: Array
+    factor: tuple[Array, Array] | None
 
 
 class _Point(NamedTuple):
@@ -83,7 +86,8 @@ def _scaled(p: ConeProblem) -> _Scaled:
     scale = jnp.concatenate([contacts, (p.high > p.low).astype(like.dtype)])
     own = p.G[np.arange(0, 3 * k, 3), np.arange(0, 3 * k, 3)]
     G, barrier = p.G / stiff * scale[:, None] * scale, p.barrier / (own * size * fast)
-    return _Scaled(G, p.b / fast * scale, p.low / size, p.high / size, barrier, scale * size)
+    factor = None if p.factor is None else (p.factor[0] / jnp.sqrt(stiff) * scale, p.factor[1] / stiff * scale * scale)
+    return _Scaled(G, p.b / fast * scale, p.low / size, p.high / size, barrier, scale * size, factor)
 
 
 @jax.jit
@@ -111,11 +115,14 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     count = k + jnp.sum(has_lower.astype(x.dtype) + has_upper.astype(x.dtype))
     aim = jnp.clip((1 - z.part) ** 2, LEAST, LARGEST) * products / count
 
-    matrix, right, rise, miss = _contacts(s, z, aim, coupling)
+    sliding, soft, miss = _velocities(s, z, coupling)
+    right = (-_product(x, z.w + miss)).at[:, 0].add(aim)
+    through = lambda a: _product(x, sliding(_vectors(a, k)))
     own, force = z.lower / below + z.upper / above, jnp.where(has_lower, aim / below, none)
-    rows = _rows(s, z, own, force - jnp.where(has_upper, aim / above, none))
-    dx = solve(jnp.concatenate([matrix, rows[0]]), jnp.concatenate([right, rows[1]]))
-    dw, row = miss + product(rise, dx), dx[3 * k :]
+    own, force = _rows(s, z, own, force - jnp.where(has_upper, aim / above, none))
+    blocks = _arrow(z.w) + _product(x, soft[..., None] * jnp.eye(3, dtype=x.dtype))
+    dx = _solve(s, through, blocks, own, jnp.concatenate([right.reshape(3 * k), force]))
+    dw, row = miss + sliding(_vectors(_times(s, dx), k)) + soft * _vectors(dx, k), dx[3 * k :]
     lower = jnp.where(has_lower, (aim - z.lower * row) / below - z.lower, none)
     upper = jnp.where(has_upper, (aim + z.upper * row) / above - z.upper, none)
 
@@ -132,40 +139,78 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     return _Point(move(z.x, dx), move(z.w, dw), move(z.lower, lower), move(z.upper, upper), part)
 
 
-@jax.jit
-def _contacts(s: _Scaled, z: _Point, aim: Array, coupling: Array) -> tuple[Array, Array, Array, Array]:
-    """Of contacts: the matrix (3 k, n) and the right side (3 k,) of the linear equations for dx.
+def _velocities(s: _Scaled, z: _Point, coupling: Array) -> tuple[Callable, Array, Array]:
+    """Of contacts: W = u + (mu |u_t| ..., 0, 0) after a step dx is w + miss + sliding(G dx) + soft dx.
 
-    With dw = rise dx + miss, rise (k, 3, n) and miss (k, 3), they say X o W + dX o W + X o dW = (aim, 0, 0).
+    sliding maps (k, 3, ...) to the same shape, with the derivative of |u_t|. soft, miss: (k, 3).
     """
-    k, n = len(s.barrier), len(s.b)
-    vectors = lambda a: a[: 3 * k].reshape(k, 3, *a.shape[1:])
-    x, u, w = vectors(z.x), vectors(product(s.G, z.x) + s.b), z.w
+    w, x, u = z.w, _vectors(z.x, len(z.w)), _vectors(_times(s, z.x) + s.b, len(z.w))
     square = w[:, 1] * w[:, 1] + w[:, 2] * w[:, 2]
     slide = jnp.sqrt(square)
     slope = coupling * w.at[:, 0].set(0) / jnp.where(square > 0, slide, 1)[:, None]
-    sliding = lambda a: a.at[:, 0].add(_product(slope, a)[:, 0])  # adds the derivative of |u_t|
-    none = jnp.zeros_like(w)
-    soft = none.at[:, 0].set(s.barrier / x[:, 0] ** 2)
-    rise = sliding(vectors(s.G)).reshape(3 * k, n)
-    rise = vectors(plus_diagonal(rise, soft.reshape(3 * k)))
-    miss = sliding((u - w).at[:, 0].add(slide - s.barrier / x[:, 0]))
-    matrix = _product(x, rise).reshape(3 * k, n)
-    nothing = none[:, 0]
-    arrow = jnp.stack(
-        [jnp.stack(row, 1) for row in (w.swapaxes(0, 1), (w[:, 1], w[:, 0], nothing), (w[:, 2], nothing, w[:, 0]))], 1
-    )  # w o unit vectors
-    right = (-_product(x, w + miss)).at[:, 0].add(aim)
-    return plus_blocks(matrix, arrow), right.reshape(3 * k), rise, miss
+    sliding = lambda a: a.at[:, 0].add(_product(slope, a)[:, 0])
+    soft = jnp.zeros_like(w).at[:, 0].set(s.barrier / x[:, 0] ** 2)
+    return sliding, soft, sliding((u - w).at[:, 0].add(slide - s.barrier / x[:, 0]))
+
+
+def _solve(s: _Scaled, through: Callable, blocks: Array, own: Array, right: Array) -> Array:
+    """The dx (n,) with through(G dx) + blocks dx = right for contacts, G dx + own dx = right for further rows.
+
+    With a factor, G = F^T F + ridge, the system for F dx has fewer unknowns (Woodbury's formula).
+    """
+    k, n = len(s.barrier), len(s.b)
+    whole = lambda a: jnp.concatenate([through(a).reshape(3 * k, a.shape[1]), a[3 * k :]])
+    if s.factor is None:
+        matrix = plus_diagonal(plus_blocks(whole(s.G), blocks), jnp.concatenate([jnp.zeros_like(right[: 3 * k]), own]))
+        return solve(matrix, right)
+    F, ridge = s.factor
+    places = jnp.asarray(np.tile(np.eye(3), (n, 1))[:n], F.dtype)
+    blocks, own = blocks + through(ridge[:, None] * places), own + ridge[3 * k :]
+    inverse = sm.inv3(blocks)
+
+    def divided(a: Array) -> Array:
+        contacts = sm.matmul(inverse, _vectors(a, k)).reshape(3 * k, a.shape[1])
+        return jnp.concatenate([contacts, a[3 * k :] / own[:, None]])
+
+    columns = whole(F.T)
+    parts = divided(columns)
+    inner = plus_diagonal(product(F, parts), jnp.ones_like(F[:, 0]))
+
+    def correct(_, dx: Array) -> Array:
+        contacts = sm.matvec(blocks, _vectors(dx, k)).reshape(3 * k)
+        left = right - product(columns, product(F, dx)) - jnp.concatenate([contacts, own * dx[3 * k :]])
+        y = divided(left[:, None])[:, 0]
+        return dx + y - product(parts, solve(inner, product(F, y)))
+
+    return jax.lax.fori_loop(0, 1 + REFINED, correct, jnp.zeros_like(right))
+
+
+def _times(s: _Scaled, x: Array) -> Array:
+    """G x (n,)."""
+    if s.factor is None:
+        return product(s.G, x)
+    F, ridge = s.factor
+    return product(F.T, product(F, x)) + ridge * x
+
+
+def _vectors(a: Array, k: int) -> Array:
+    """Of contacts (k, 3, ...), from all rows (n, ...)."""
+    return a[: 3 * k].reshape(k, 3, *a.shape[1:])
+
+
+def _arrow(w: Array) -> Array:
+    """The matrices (k, 3, 3) of the products w o, of w (k, 3)."""
+    none = jnp.zeros_like(w[:, 0])
+    rows = w.swapaxes(0, 1), (w[:, 1], w[:, 0], none), (w[:, 2], none, w[:, 0])
+    return jnp.stack([jnp.stack(row, 1) for row in rows], 1)
 
 
 @jax.jit
 def _rows(s: _Scaled, z: _Point, own: Array, force: Array) -> tuple[Array, Array]:
-    """Of further rows: the matrix (r, n), to which bounds add `own` (r,), and the right side (r,)."""
+    """Of further rows: what is added to the diagonal of G, and the right side (r,), from those of bounds."""
     first = 3 * len(s.barrier)
-    held, u, eye = s.unit[first:] == 0, product(s.G, z.x) + s.b, jnp.eye(len(s.b), dtype=s.b.dtype)
-    matrix = s.G[first:] + (own + held.astype(own.dtype))[:, None] * eye[first:]
-    return matrix, jnp.where(held, 0, force - u[first:])
+    held, u = s.unit[first:] == 0, _times(s, z.x) + s.b
+    return own + held.astype(own.dtype), jnp.where(held, 0, force - u[first:])
 
 
 @jax.jit

@@ -42,6 +42,7 @@ class ConeProblem(NamedTuple):
     low: Array
     high: Array
     barrier: Array
+    factor: tuple[Array, Array] | None = None
 
 
 @partial(jax.jit, static_argnames="k")

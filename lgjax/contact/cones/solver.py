@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.cones.algebra import diagonal, plus_diagonal
-from lgjax.contact.cones.attempts import attempt
+from lgjax.contact.cones.attempts import attempt, early_attempt
 from lgjax.contact.cones.law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts
 from lgjax.contact.cones.newton import solve_linearized
 from lgjax.numerics import small_matrix as sm
@@ -43,6 +43,7 @@ Array = jax.Array
 
 LOCAL_STEPS = 3  # at a contact in a sweep
 CYCLE = 60  # sweeps between attempts of other methods
+EARLY = 10, 25  # sweeps before early attempts, where contacts have more rows than the mechanism has velocities
 ACCELERATED = 40  # the first sweeps, which are accelerated
 EASIER = 1.0, 4.0, 16.0, 64.0  # factors on the tolerance in successive cycles: some systems have more round-off
 STALL_SWEEPS, STALL_PART = 5, 0.5  # a system stalls if so many sweeps leave more than this part of the least change
@@ -76,7 +77,8 @@ def solve_cones(
     differentiate a known solution.
     """
     ridge = RIDGE * float(jnp.finfo(problem.G.dtype).eps) * _sizes(problem)
-    problem = problem._replace(G=plus_diagonal(problem.G, ridge))
+    factor = None if problem.factor is None else jax.lax.stop_gradient((problem.factor, ridge))
+    problem = problem._replace(G=plus_diagonal(problem.G, ridge), factor=factor)
     limit = jnp.asarray(limit, scale.dtype)
     return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale, limit)))
 
@@ -211,7 +213,7 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
         image, largest = _sweep(p, steps, s.point)
         weighted, size = _change(image, s.point, stiffness)
         cycle, phase = s.turn // CYCLE, s.turn % CYCLE
-        anew = (size > GROWTH**2 * s.least) | (s.turn == 0)
+        anew = (size > GROWTH**2 * s.least) | (s.turn == 0) | (s.turn == EARLY[0]) | (s.turn == EARLY[1])
         row = s.turn % MEMORY
         images = _remember(anew, row, s.images, image, s.image)
         residuals = _remember(anew, row, s.residuals, weighted, s.residual)
@@ -231,6 +233,11 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
         # Under a plain vmap both branches are computed: then `due` ends the attempt at once.
         finish = lambda x: attempt(p, stiffness, x, going & due, enough, cycle)
         point = jax.lax.cond(due, finish, lambda x: x, point)
+        if p.factor is not None:
+            again = s.turn == EARLY[1] - 1
+            due = (s.turn == EARLY[0] - 1) & (least_of_all > limit) | again
+            finish = lambda x: early_attempt(p, stiffness, x, going & due, enough, limit, again)
+            point = jax.lax.cond(due, finish, lambda x: x, point)
         least = jnp.where(anew, size, jnp.minimum(s.least, size))
         sweeps = s.sweeps + s.going.astype(jnp.int32)
         known = image, weighted, images, residuals, gram, least, best, least_of_all, compared
