@@ -7,7 +7,7 @@ import pytest
 
 from lgjax.contact.cones import attempts
 from lgjax.contact.cones.algebra import plus_blocks, plus_diagonal, solve
-from lgjax.contact.cones.attempts import attempt
+from lgjax.contact.cones.attempts import attempt, early_attempt
 from lgjax.contact.cones.law import ConeProblem, step_of_rows
 from lgjax.contact.cones.solver import CYCLE, solve_cones
 from lgjax.execution import batched
@@ -108,6 +108,47 @@ def test_attempts_end_on_the_law(k, number, most, dtype):
     x = attempted(p, start, going, close, number)
     np.testing.assert_array_equal(x[:, ~going], start[:, ~going])
     assert np.mean(law(p, x)[going] < 10 * close) > 0.95
+
+
+def shared(dtype, contacts=4, count=203):
+    """As `mixed`, but with fewer velocities than rows, whose response is the factor."""
+    p = mixed(jnp.float64, 1.5, contacts, count)
+    F = np.random.default_rng(3).normal(size=(3 * contacts, 3 * contacts + 4, count)) / 4
+    p = p._replace(G=np.einsum("aib,ajb->ijb", F, F), b=np.einsum("aib,ab->ib", F, F.sum(1)) - 0.5, factor=F)
+    return jax.tree.map(lambda x: jnp.asarray(x, dtype), p)
+
+
+@pytest.mark.parametrize(("dtype", "close"), [(jnp.float64, 1e-10), (jnp.float32, 1e-4)])
+@pytest.mark.parametrize(("again", "most"), [(False, 1.0), (True, 0.2)])
+def test_interior_points_in_few_velocities_end_on_the_law(again, most, dtype, close):
+    """Without a sweep, where contacts share loads. With much friction, those without the coupling may fail."""
+    p, going = shared(dtype), np.arange(203) % 7 > 0
+    p = p._replace(friction=most * p.friction)
+    tiny = 0 * p.b + float(jnp.finfo(dtype).eps)
+    p = p._replace(G=over_last(plus_diagonal)(p.G, tiny), factor=(p.factor, tiny))
+    stiffness, start = over_last(lambda G: 1 / step_of_rows(G, 4))(p.G), 0.1 * jnp.ones_like(p.b)
+    ends = jnp.asarray(close, dtype), jnp.zeros((), dtype), jnp.asarray(again)
+    one = jax.jit(over_last(lambda *system: early_attempt(*system, *ends)))
+    x = np.asarray(one(p, stiffness, start, jnp.asarray(going)))
+    np.testing.assert_array_equal(x[:, ~going], start[:, ~going])
+    assert np.mean(law(p, x)[going] < 10 * close) > 0.95
+
+
+def test_boxes_whose_corners_share_a_load_need_few_sweeps():
+    """And have the velocities that are found without the factor."""
+    count, limit = 100, 1.5e-9
+    G, b, friction = boxes(count)
+    none, fastest = np.zeros((0, count)), np.abs(b).max(0)
+    sizes, axes = np.linalg.eigh(np.moveaxis(G, -1, 0))
+    F = np.moveaxis(np.sqrt(sizes[:, -6:, None]) * np.swapaxes(axes[:, :, -6:], 1, 2), 0, -1)
+    solver = jax.jit(over_last(batched(lambda p, scale: solve_cones(p, 0 * p.b, scale > 0, scale, 1e-14, 600, limit))))
+    plain = jax.tree.map(jnp.asarray, ConeProblem(G, b, friction, none, none, 0 * friction))
+    found, other = (solver(p, fastest) for p in (plain._replace(factor=jnp.asarray(F)), plain))
+    assert np.max(found.residual) < 4 * limit
+    assert np.mean(np.asarray(found.sweeps)) < 0.8 * np.mean(np.asarray(other.sweeps))
+    assert np.median([violation(*(part[..., k] for part in (G, b, friction, found.x))) for k in range(count)]) < 1e-12
+    velocity = lambda x: np.einsum("ijb,jb->ib", G, x)
+    assert np.median(np.max(np.abs(velocity(found.x) - velocity(other.x)), 0)) < 1e-12
 
 
 @pytest.mark.parametrize("friction", [0.0, 1e-9, 1e-4, 1.0, 10.0])

@@ -18,12 +18,21 @@ from lgjax.numerics.loops import iterate_while
 
 Array = jax.Array
 
-COUPLING = 1.0, 0.0  # of interior points, in attempts 0 and 2
+COUPLING = 1.0, 0.0  # of interior points, in attempts 0 and 2, and in the two early ones
 DAMPING = (1e-1, 1e-7), (1e-4, 1e-4)  # of Newton's first and last steps, in attempts 1 and 3, and in later ones
-STEPS, EARLY_STEPS = 80, 30  # at most, in an attempt, and in the early one
-EARLY_BETTER = 0.7
-STALL_STEPS = 4  # an attempt within the limit ends if so many steps do not halve what is left
-BETTER = 0.1  # impulses are taken where their violation of the law is below this fraction of the old one
+
+
+class _Rule(NamedTuple):
+    """When an attempt ends: after `steps` steps, or, within the limit, after `stall` steps that do not halve what is
+    left. Impulses are taken where their violation of the law is below the fraction `better` of the old one.
+    """
+
+    steps: int
+    stall: int
+    better: float
+
+
+LATE, EARLY = _Rule(80, 80, 0.1), _Rule(30, 4, 0.7)
 
 
 class _Trial(NamedTuple):
@@ -39,23 +48,6 @@ class _Trial(NamedTuple):
     halved: Array
 
 
-def early_attempt(
-    p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Array, limit: Array, again: Array
-) -> Array:
-    """As `attempt`, by interior points with the factor of G; it ends also where it stalls within `limit` () m/s."""
-    return _best(
-        p,
-        stiffness,
-        x,
-        going,
-        close,
-        limit,
-        EARLY_STEPS,
-        EARLY_BETTER,
-        *interior_steps(p, jnp.where(again, 0.0, jnp.ones_like(close))),
-    )
-
-
 def attempt(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Array, number: Array) -> Array:
     """Impulses (n,) that an attempt finds where these are much better, otherwise x.
 
@@ -66,26 +58,26 @@ def attempt(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Arr
     number, p = jnp.asarray(number, jnp.int32), p._replace(factor=None)
     inside = (number == 0) | (number == 2)
     choice = lambda values: jnp.asarray(values, x.dtype)[number // 2 % 2]
-    by = lambda going: partial(_best, p, stiffness, x, going, close, jnp.zeros_like(close), STEPS, BETTER)
+    by = lambda going: partial(_best, p, stiffness, x, going, (close, close), LATE)
     interior = lambda: by(going & inside)(*interior_steps(p, choice(COUPLING)))
-    newton = lambda: by(going & ~inside)(*newton_steps(p, x, choice(DAMPING), STEPS))
+    newton = lambda: by(going & ~inside)(*newton_steps(p, x, choice(DAMPING), LATE.steps))
     return jax.lax.cond(inside, interior, newton)
 
 
+def early_attempt(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Array, limit, again) -> Array:
+    """As `attempt`, by interior points with the factor of G, and fast; it ends also where it stalls within limit ().
+
+    again (): whether it is the second time.
+    """
+    coupling = jnp.where(again, *(jnp.asarray(value, x.dtype) for value in COUPLING[::-1]))
+    return _best(p, stiffness, x, going, (close, limit), EARLY, *interior_steps(p, coupling))
+
+
 def _best(
-    p: ConeProblem,
-    stiffness,
-    x,
-    going,
-    close,
-    limit,
-    steps: int,
-    better_part: float,
-    start: Any,
-    step: Callable,
-    impulses: Callable,
+    p: ConeProblem, stiffness, x, going, ends: tuple[Array, Array], rule: _Rule, start: Any, step: Callable, impulses
 ) -> Array:
-    """The best impulses of a method, where they are better enough than x."""
+    """The best impulses of a method, where they are better enough than x. ends: `close` and `limit`."""
+    close, limit = ends
 
     def violation(x):
         return _violation(natural_map(p, x), x, stiffness)
@@ -94,21 +86,19 @@ def _best(
         point = step(s.point, s.step)
         found = impulses(point)
         size, largest = violation(found)
-        better = wanted(s) & (size < s.least)
-        halved = jnp.where(better & (size < 0.25 * s.least), s.step, s.halved)
-        choose = partial(jnp.where, better)
-        return _Trial(
-            point, choose(found, s.best), choose(size, s.least), choose(largest, s.largest), s.step + 1, halved
-        )
+        choose = partial(jnp.where, wanted(s) & (size < s.least))
+        halved = choose(jnp.where(size < 0.25 * s.least, s.step, s.halved), s.halved)
+        known = choose(found, s.best), choose(size, s.least), choose(largest, s.largest)
+        return _Trial(point, *known, s.step + 1, halved)
 
     def wanted(s: _Trial) -> Array:
-        stalls = (s.largest <= limit) & (s.step > s.halved + STALL_STEPS)
-        return (s.step < steps) & going & (s.largest > close) & ~stalls
+        stalls = (s.largest <= limit) & (s.step > s.halved + rule.stall)
+        return (s.step < rule.steps) & going & (s.largest > close) & ~stalls
 
     size, largest = violation(x)
     none = jnp.zeros((), jnp.int32)
     found = iterate_while(wanted, move, _Trial(start, x, size, largest, none, none))
-    return jnp.where(found.least < better_part**2 * size, found.best, x)
+    return jnp.where(found.least < rule.better**2 * size, found.best, x)
 
 
 def _violation(image: Array, point: Array, stiffness: Array) -> tuple[Array, Array]:

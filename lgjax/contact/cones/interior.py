@@ -42,7 +42,8 @@ class _Scaled(NamedTuple):
 
     Velocities are divided by the largest |b|, impulses by that over the mean diagonal of G. G: (n, n). b: (n,).
     low, high: (r,). barrier: (k,). unit: (n,), what 1 stands for in each row, N s; 0 for what cannot be other than 0:
-    tangents without friction, and rows between bounds that are 0.
+    tangents without friction, and rows between bounds that are 0. factor: None or F (m, n) and the diagonal (n,) of
+    G = F^T F + diagonal.
     """
 
     G: Array
@@ -156,7 +157,7 @@ def _velocities(s: _Scaled, z: _Point, coupling: Array) -> tuple[Callable, Array
 def _solve(s: _Scaled, through: Callable, blocks: Array, own: Array, right: Array) -> Array:
     """The dx (n,) with through(G dx) + blocks dx = right for contacts, G dx + own dx = right for further rows.
 
-    With a factor, G = F^T F + ridge, the system for F dx has fewer unknowns (Woodbury's formula).
+    With a factor the system is one for F dx, with fewer unknowns (Woodbury's formula), whose round-off is corrected.
     """
     k, n = len(s.barrier), len(s.b)
     whole = lambda a: jnp.concatenate([through(a).reshape(3 * k, a.shape[1]), a[3 * k :]])

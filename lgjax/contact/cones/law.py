@@ -16,7 +16,7 @@ the projections.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,8 @@ class ConeProblem(NamedTuple):
 
     G: (n, n) symmetric, positive semidefinite with positive diagonal. b: (n,). friction: (k,), finite. low, high: (r,),
     may be infinite, and equal only if both are 0. barrier: (k,) >= 0: 0 is the law itself; otherwise
-    x_n u_n = barrier / G_nn, which is smooth.
+    x_n u_n = barrier / G_nn, which is smooth. factor: None or F (m, n), m < n, with G = F^T F; in the solver with the
+    diagonal (n,) that it adds to G.
     """
 
     G: Array
@@ -42,7 +43,7 @@ class ConeProblem(NamedTuple):
     low: Array
     high: Array
     barrier: Array
-    factor: tuple[Array, Array] | None = None
+    factor: Any = None
 
 
 @partial(jax.jit, static_argnames="k")

@@ -10,6 +10,9 @@ Read first: `law.py`, the problem.
    because full sweeps can repeat forever and shortened ones are slow.
 3. At the end of a cycle, systems that have not converged try an interior-point method or Newton's (`attempts.py`).
    The sweeps go on from the best point found if it is far better, or else from their own.
+   Where G comes with a factor F of fewer rows, G = F^T F, because contacts share loads (the corners of a face), sweeps
+   are slow and interior points cheap: their steps solve systems of the size of F F^T. Then systems try them after
+   `EARLY` sweeps, the first time where no sweep has come within the limit.
 
 4. A system that stalls is done if the law holds within a limit. Below a robot that lies, contacts share the load in
    many ways. If their velocities contradict each other, be it by 1e-12 m/s, only a few of them can carry it all, and
@@ -43,7 +46,7 @@ Array = jax.Array
 
 LOCAL_STEPS = 3  # at a contact in a sweep
 CYCLE = 60  # sweeps between attempts of other methods
-EARLY = 10, 25  # sweeps before early attempts, where contacts have more rows than the mechanism has velocities
+EARLY = 10, 25  # sweeps before the early attempts of problems with a factor
 ACCELERATED = 40  # the first sweeps, which are accelerated
 EASIER = 1.0, 4.0, 16.0, 64.0  # factors on the tolerance in successive cycles: some systems have more round-off
 STALL_SWEEPS, STALL_PART = 5, 0.5  # a system stalls if so many sweeps leave more than this part of the least change
@@ -213,7 +216,9 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
         image, largest = _sweep(p, steps, s.point)
         weighted, size = _change(image, s.point, stiffness)
         cycle, phase = s.turn // CYCLE, s.turn % CYCLE
-        anew = (size > GROWTH**2 * s.least) | (s.turn == 0) | (s.turn == EARLY[0]) | (s.turn == EARLY[1])
+        anew = (size > GROWTH**2 * s.least) | (s.turn == 0)
+        if p.factor is not None:  # an attempt may have led elsewhere
+            anew = anew | (s.turn == EARLY[0]) | (s.turn == EARLY[1])
         row = s.turn % MEMORY
         images = _remember(anew, row, s.images, image, s.image)
         residuals = _remember(anew, row, s.residuals, weighted, s.residual)
