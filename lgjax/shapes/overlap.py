@@ -23,8 +23,10 @@ from lgjax.shapes.minkowski import Difference, Found, judged, polished, weighted
 
 PIVOTS = 60  # along one ray
 ROUNDS = 40  # rays
-# By how much a ray is turned, so that it does not pass through an edge of D: an odd direction in the plane across it.
-ASIDE = (2.3e-4, 1.1e-4)
+# By how much the first ray is turned, so that it does not pass through an edge of D: an odd direction in the plane
+# across it. Each further ray is turned less, by the factor, to no less than a few units of round-off: it may have to
+# leave D through a face as small as this.
+ASIDE, LESS = (2.3e-4, 1.1e-4), 0.1
 ARTIFICIAL = 1e3  # cost of the points with which a linear program begins, relative to the inverse of the margin
 
 
@@ -77,7 +79,8 @@ def _from(D: Difference, start: Array, size: Array, margin: Array, wanted: Array
     def follow(state: _Search) -> _Search:
         # At first to a few digits: Newton's method finds the others, where the points on curved bodies move.
         tolerance = jnp.maximum(64 * eps, 1e-3 * 0.1 ** state.rounds.astype(size.dtype))
-        normal, labels = _exit(D, state.ray, margin, tolerance, state.going)
+        aside = jnp.maximum(LESS ** state.rounds.astype(size.dtype), eps**0.5)
+        normal, labels = _exit(D, state.ray, aside, margin, tolerance, state.going)
         new = polished(D, judged(D, normal, labels, size), size)
         change, little = new.gap - state.found.gap, 64 * eps * size
         better = (change > little) | ((change >= -little) & (new.error < state.found.error))
@@ -90,9 +93,12 @@ def _from(D: Difference, start: Array, size: Array, margin: Array, wanted: Array
     return iterate_while(lambda state: state.going, follow, begin).found
 
 
-def _exit(D: Difference, ray: Array, margin: Array, tolerance: Array, wanted: Array) -> tuple[Array, Array]:
-    """The normal where a ray leaves D, to a relative tolerance of the way, and the labels of three points around it."""
-    points, costs, ray = _around(ray, margin)
+def _exit(D: Difference, ray: Array, aside: Array, margin: Array, tolerance: Array, wanted) -> tuple[Array, Array]:
+    """The normal where a ray leaves D, to a relative tolerance of the way, and the labels of three points around it.
+
+    The ray is turned by a part `aside` () of `ASIDE`.
+    """
+    points, costs, ray = _around(ray, aside, margin)
     labels = jnp.stack([D.label(ray)] * 3)
     begin = _Exit(points, labels, costs, ray, jnp.zeros((), jnp.int32), wanted)
     turn = lambda state: _pivot(D, state, ray, margin, tolerance)
@@ -100,7 +106,7 @@ def _exit(D: Difference, ray: Array, margin: Array, tolerance: Array, wanted: Ar
     return end.normal, end.labels
 
 
-def _around(normal: Array, margin: Array) -> tuple[Array, Array, Array]:
+def _around(normal: Array, aside: Array, margin: Array) -> tuple[Array, Array, Array]:
     """Points and costs with which a linear program begins, and its ray: a normal, turned aside a little."""
     x, y, z = sm.components(normal)
     sign = jnp.where(z >= 0, jnp.ones_like(z), -jnp.ones_like(z))
@@ -109,7 +115,7 @@ def _around(normal: Array, margin: Array) -> tuple[Array, Array, Array]:
     turns = 2 * np.pi / 3 * np.arange(3.0)
     points = [normal + float(np.cos(k)) * t + float(np.sin(k)) * u for k in turns]
     costs = jnp.broadcast_to(ARTIFICIAL / margin, (3,))
-    return jnp.stack(points), costs, normal + ASIDE[0] * t + ASIDE[1] * u
+    return jnp.stack(points), costs, normal + aside * (ASIDE[0] * t + ASIDE[1] * u)
 
 
 def _pivot(D: Difference, state: _Exit, ray: Array, margin: Array, tolerance: Array) -> _Exit:
