@@ -87,7 +87,7 @@ def acting_of(contacts: Contacts, tree: Tree, acting: Acting) -> Acting:
     count = 3 * contacts.nearest + len(acting.joints)
     ways = acting.ways._replace(dofs=acting.ways.dofs[len(acting.sides) :])
     island = tuple(range(count)), tuple(range(tree.nv))
-    return Acting(ways, (), acting.joints, acting.limited, (island,))
+    return Acting(ways, (), acting.joints, acting.limited, (island,), acting.faces)
 
 
 class ChosenRows:

@@ -50,7 +50,8 @@ class Acting(NamedTuple):
 
     ways: of the bodies with contacts, and of the joints. sides: for each of these bodies, the (contact, sign) pairs.
     joints: indices into v of the joints with limits, then of those with dry friction; the first `limited` have limits.
-    islands: rows and indices into v of the parts of the mechanism that nothing couples, of those that have rows.
+    islands: rows and indices into v of the parts of the mechanism that nothing couples, of those that have rows. faces:
+    whether two bodies have several contacts with each other.
     """
 
     ways: Ways
@@ -58,10 +59,14 @@ class Acting(NamedTuple):
     joints: tuple[int, ...]
     limited: int
     islands: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    faces: bool = False
 
     @classmethod
     def of(cls, contacts: Contacts, model: Model, joined: Sequence[tuple[int, ...]] = ()) -> "Acting":
         on: dict[int, list] = {}
+        pairs = [
+            pair for pair in zip(*(ends.tolist() for ends in sides(contacts, model)), strict=True) if min(pair) >= 0
+        ]
         for bodies, sign in zip(sides(contacts, model), (1, -1), strict=True):
             for contact, body in enumerate(bodies.tolist()):
                 if body >= 0:
@@ -71,9 +76,8 @@ class Acting(NamedTuple):
         every = (tuple(sorted({k for dofs in joints for k in dofs})),) if joints else ()
         own = tuple(dofs[0] for dofs in joints)
         lanes = tuple(map(tuple, on.values()))
-        return cls(
-            Ways((*bodies, *every), joints), lanes, own, len(contacts.limited), _islands(contacts, model, joined)
-        )
+        islands, faces = _islands(contacts, model, joined), len(set(pairs)) < len(pairs)
+        return cls(Ways((*bodies, *every), joints), lanes, own, len(contacts.limited), islands, faces)
 
     def wrenches(self, points: ContactPoints) -> list[Array]:
         """(3 k, 6) for each body: wrenches of unit forces along the axes of its k contact frames."""

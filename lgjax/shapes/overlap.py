@@ -23,10 +23,11 @@ from lgjax.shapes.minkowski import Difference, Found, judged, polished, weighted
 
 PIVOTS = 60  # along one ray
 ROUNDS = 40  # rays
-# By how much the first ray is turned, so that it does not pass through an edge of D: an odd direction in the plane
-# across it. Each further ray is turned less, by the factor, to no less than a few units of round-off: it may have to
-# leave D through a face as small as this.
-ASIDE, LESS = (2.3e-4, 1.1e-4), 0.1
+# By how much a ray is turned, so that it does not pass through an edge of D: an odd direction in the plane across it,
+# and how far. Each further ray is turned less, to no less than a power of round-off: D may have small faces. The best
+# normal of two polytopes is among the starts, and they begin with the least.
+ASIDE = (0.9, 0.43)
+FAR, LEAST = 2.5e-4, 0.8
 ARTIFICIAL = 1e3  # cost of the points with which a linear program begins, relative to the inverse of the margin
 
 
@@ -77,9 +78,10 @@ def _from(D: Difference, start: Array, size: Array, margin: Array, wanted: Array
     eps = float(jnp.finfo(size.dtype).eps)
 
     def follow(state: _Search) -> _Search:
-        # At first to a few digits: Newton's method finds the others, where the points on curved bodies move.
-        tolerance = jnp.maximum(64 * eps, 1e-3 * 0.1 ** state.rounds.astype(size.dtype))
-        aside = jnp.maximum(LESS ** state.rounds.astype(size.dtype), eps**0.5)
+        # Curved bodies at first to a few digits: Newton's method finds the others, where the points on them move.
+        tenths = jnp.where(D.a.polytope and D.b.polytope, 0.0, 0.1 ** state.rounds.astype(size.dtype))
+        tolerance = jnp.maximum(64 * eps, 1e-3 * tenths)
+        aside = jnp.maximum(FAR * tenths, eps**LEAST)
         normal, labels = _exit(D, state.ray, aside, margin, tolerance, state.going)
         new = polished(D, judged(D, normal, labels, size), size)
         change, little = new.gap - state.found.gap, 64 * eps * size
@@ -96,7 +98,7 @@ def _from(D: Difference, start: Array, size: Array, margin: Array, wanted: Array
 def _exit(D: Difference, ray: Array, aside: Array, margin: Array, tolerance: Array, wanted) -> tuple[Array, Array]:
     """The normal where a ray leaves D, to a relative tolerance of the way, and the labels of three points around it.
 
-    The ray is turned by a part `aside` () of `ASIDE`.
+    The ray is turned by `aside` () along `ASIDE`.
     """
     points, costs, ray = _around(ray, aside, margin)
     labels = jnp.stack([D.label(ray)] * 3)

@@ -145,6 +145,25 @@ def test_distances_apart_are_those_of_coal(pair):
             assert abs(found.distance[k] - wanted) < 2e-6  # of coal, for curved bodies
 
 
+@pytest.mark.parametrize("depth", [1.0, 0.0], ids=["deep", "touching"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64], ids=["float32", "float64"])
+def test_boxes_that_are_nearly_aligned_have_the_distance_of_separating_axes(depth, dtype):
+    """Tilted by 1e-4 rad, with corners that are aligned to 1e-9: many faces of their difference are nearly as near."""
+    count, up = 400, 2.0 - depth
+    turns = 1e-4 * RNG.normal(size=(count, 3)) * (RNG.uniform(size=(count, 3)) < 0.7)
+    places = 1e-8 * RNG.normal(size=(count, 3)) - [0, 0, 1e-3] * RNG.uniform(size=(count, 1)) + [0, 0, up]
+    S = np.asarray(so3.exp(jnp.asarray(turns)))
+    one, eye = shapes.box(1).astype(dtype), jnp.broadcast_to(jnp.eye(3, dtype=dtype), (count, 3, 3))
+    found = batch(one, one)(eye, jnp.asarray(S, dtype), jnp.asarray(places, dtype))
+    np.testing.assert_array_equal(found.status, 0)
+    for k in range(count):
+        axes = [*np.eye(3), *S[k].T, *(np.cross(a, b) for a in np.eye(3) for b in S[k].T)]
+        axes = np.array([n / np.linalg.norm(n) for n in axes if np.linalg.norm(n) > 1e-9])
+        gaps = np.abs(axes @ places[k]) - np.abs(axes).sum(1) - np.abs(axes @ S[k]).sum(1)
+        if gaps.max() < 0:
+            assert abs(float(found.distance[k]) - gaps.max()) < (3e-5 if dtype == jnp.float32 else 1e-12)
+
+
 def at(turn, place):
     return Pose(so3.exp(jnp.asarray(turn, float)), jnp.asarray(place, float))
 
