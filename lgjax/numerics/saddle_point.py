@@ -53,6 +53,20 @@ def _(size: int, batched: Any, a: Array, b: Array) -> tuple[Array, bool]:
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST), True
 
 
+def _times(a: Array, x: Array) -> Array:
+    """Product (m,) of a matrix (m, n) and a vector (n,): one loop in a kernel, unless it is short."""
+    return sm.matvec(a, x) if a.size <= SHORT * SHORT else _long_times(a, x)
+
+
+_long_times = custom_vmap(lambda a, x: jnp.sum(a * x, axis=1))
+
+
+@_long_times.def_vmap
+def _(size: int, batched: Any, a: Array, x: Array) -> tuple[Array, bool]:
+    a, x = (y if b else y[None] for y, b in zip((a, x), batched, strict=True))
+    return jnp.matmul(a, x[..., None], precision=jax.lax.Precision.HIGHEST)[..., 0], True
+
+
 def inverse(m: Array) -> Array:
     """Inverses of matrices (..., n, n) without row exchanges: for matrices near positive definite ones.
 
@@ -97,11 +111,11 @@ def _inverse_by_blocks(m: Array) -> Array:
 
 
 def _apply(a: Array, x: Array) -> Array:
-    """Product of a matrix (n, n), or of a block diagonal one with blocks (k, b, b), and a matrix (n, m)."""
+    """Product of a matrix (n, n), or of a block diagonal one with blocks (k, b, b), and a matrix (n, m) or vector."""
+    product = _times if x.ndim == 1 else _product
     if a.ndim == 2:
-        return _product(a, x)
-    count, size = a.shape[:2]
-    return _product(a, x.reshape(count, size, x.shape[-1])).reshape(x.shape)
+        return product(a, x)
+    return jax.vmap(product)(a, x.reshape(*a.shape[:2], *x.shape[1:])).reshape(x.shape)
 
 
 def factorize(a: Array, b: Array, bt: Array) -> Factor:
@@ -124,12 +138,12 @@ def solve(factor: Factor, r: Array) -> Array:
     """The solution (n + m,) for a right side (n + m,)."""
     n = factor.columns.shape[0]
     if not factor.rows.shape[0]:
-        return _apply(factor.inverse, r[:, None])[:, 0]
-    x = _apply(factor.inverse, r[:n, None])[:, 0]
+        return _apply(factor.inverse, r)
+    x = _apply(factor.inverse, r[:n])
     if factor.weight is not None:
-        x = x + factor.weight * sm.matvec(factor.columns, r[n:])
-    multipliers = sm.matvec(factor.complement, sm.matvec(factor.rows, x) - r[n:])
-    return jnp.concatenate([x - sm.matvec(factor.columns, multipliers), multipliers])
+        x = x + factor.weight * _times(factor.columns, r[n:])
+    multipliers = _times(factor.complement, _times(factor.rows, x) - r[n:])
+    return jnp.concatenate([x - _times(factor.columns, multipliers), multipliers])
 
 
 def general_inverse(matrix: Array) -> tuple[Array, Array]:
@@ -157,6 +171,7 @@ def general_inverse(matrix: Array) -> tuple[Array, Array]:
 
     start = matrix, places, jnp.zeros_like(matrix[0])
     table, order, pivots = jax.lax.fori_loop(0, n, column, start)
-    back = jnp.sum(jnp.where(order[:, None] == places, places[:, None], 0), axis=0)
+    # Column j comes from where `order` is j; chosen by masks, which in a kernel is one loop.
+    inverse = jnp.sum(jnp.where((order == places[:, None])[None], table[:, None], 0), axis=2)
     sums = sm.matvec(jnp.abs(matrix), jnp.ones_like(matrix[0]))
-    return table[:, back], -sm.largest(-pivots) / sm.largest(sums)
+    return inverse, -sm.largest(-pivots) / sm.largest(sums)

@@ -18,7 +18,7 @@ from lgjax.execution.scalars.entries import boxed, objects
 from lgjax.execution.scalars.graph import Ref, Scalar, is_number
 from lgjax.execution.scalars.interpreter import ELEMENTWISE, REARRANGEMENTS
 from lgjax.execution.scalars.lookups import is_table
-from lgjax.execution.scalars.pulls import Index, Pull, View, even, in_rows, viewed
+from lgjax.execution.scalars.pulls import Index, Pull, View, even, in_rows, separable, viewed
 from lgjax.execution.scalars.storage import Storage
 
 LARGE = 128  # entries of a result from which on it is computed by loops
@@ -92,7 +92,7 @@ class Arrays(Storage):
         if x.view is None and len(eqn.outvars) == 1 and (found := self._renamed(eqn, x)) is not None:
             return [found]
         view = self.in_memory(x)
-        if name == "reshape" and not self._separable(REARRANGEMENTS[name](eqn.params, self._offsets(view))):
+        if name == "reshape" and not separable(REARRANGEMENTS[name](eqn.params, self._offsets(view))):
             view = self.filled(x.shape, x.dtype, x.at)
         offsets = self._offsets(view)
         if name == "split":
@@ -114,20 +114,10 @@ class Arrays(Storage):
             total = total + np.asarray(axis).reshape([-1 if n == k else 1 for n in range(len(view.axes))])
         return np.broadcast_to(total, tuple(map(len, view.axes)))
 
-    @staticmethod
-    def _separable(offsets: np.ndarray) -> list[tuple[int, ...]] | None:
-        """Axes of a view of these offsets, but for their first, if it has any."""
-        first, axes, total = offsets[(0,) * offsets.ndim], [], np.zeros((), int)
-        for k in range(offsets.ndim):
-            column = np.moveaxis(offsets, k, 0)[(slice(None), *[0] * (offsets.ndim - 1))] - first
-            axes.append(tuple(column.tolist()))
-            total = total + column.reshape([-1 if n == k else 1 for n in range(offsets.ndim)])
-        return axes if np.array_equal(total + first, offsets) else None
-
     def _at_offsets(self, view: View, offsets: np.ndarray, dtype: np.dtype) -> Any:
         if not offsets.size:
             return np.empty(offsets.shape, object)
-        if (axes := self._separable(offsets)) is not None:
+        if (axes := separable(offsets)) is not None:
             first = view.first + int(offsets[(0,) * offsets.ndim])
             return viewed(View(view.memory, first, tuple(axes), view.terms), dtype)
         flat = viewed(View(view.memory, view.first, (tuple(offsets.ravel().tolist()),), view.terms), dtype)
@@ -274,7 +264,7 @@ class Arrays(Storage):
             return None  # some are left out, or meet
         where = np.empty(count, int)
         where[found[places] - 1] = places
-        axes = self._separable(where.reshape(numbers.shape))
+        axes = separable(where.reshape(numbers.shape))
         if axes is None:
             return None
         old, new = self.pulled(x, dtype), self.pulled(updates, dtype)

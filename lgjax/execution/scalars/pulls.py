@@ -38,6 +38,7 @@ class View:
                 terms.append((k[0], tuple(axis[n] for n in k[1])))
             else:
                 first += axis[k]
+        body.graph.lengths.update((turn.index, len(numbers)) for turn, numbers in terms)
         return place(first, terms)
 
 
@@ -87,6 +88,33 @@ class Pull:
 
 def viewed(view: View, dtype: np.dtype) -> Pull:
     return Pull(tuple(map(len, view.axes)), dtype, view.at, view)
+
+
+def separable(offsets: np.ndarray) -> list[tuple[int, ...]] | None:
+    """Axes of a view of these offsets, but for their first, if it has any."""
+    first, axes, total = offsets[(0,) * offsets.ndim], [], np.zeros((), int)
+    for k in range(offsets.ndim):
+        column = np.moveaxis(offsets, k, 0)[(slice(None), *[0] * (offsets.ndim - 1))] - first
+        axes.append(tuple(column.tolist()))
+        total = total + column.reshape([-1 if n == k else 1 for n in range(offsets.ndim)])
+    return axes if np.array_equal(total + first, offsets) else None
+
+
+def loaded(graph: Any, x: np.ndarray) -> View | None:
+    """The view of an array in memory whose entries these scalars are, if they are that."""
+    ops = [graph.ops[a.index] for a in x.flat if isinstance(a, Ref)]
+    if len(ops) < x.size or any(name != "load" for name, _, _ in ops):
+        return None
+    (_, steps), (memory, *turns) = ops[0][1:]
+    sources = {(what[1], tuple(a.index for a in args)) for _, what, args in ops}
+    axes = separable(np.array([what[0] for _, what, _ in ops], int).reshape(x.shape))
+    if len(sources) > 1 or axes is None:
+        return None
+    by_turn = [
+        step if isinstance(step, tuple) else tuple(step * k for k in range(graph.lengths[turn.index]))
+        for step, turn in zip(steps, turns, strict=True)
+    ]
+    return View(memory, ops[0][1][0], tuple(axes), tuple(zip(turns, by_turn, strict=True)))
 
 
 def in_rows(shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:

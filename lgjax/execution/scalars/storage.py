@@ -11,7 +11,7 @@ import numpy as np
 
 from lgjax.execution.scalars.entries import boxed
 from lgjax.execution.scalars.graph import Ref, Scalar, is_number
-from lgjax.execution.scalars.pulls import Here, Index, Pull, View, in_rows, viewed
+from lgjax.execution.scalars.pulls import Here, Index, Pull, View, in_rows, loaded, viewed
 from lgjax.execution.scalars.regions import Fill
 
 TOGETHER = 4, 3, 2, 1  # neighboring entries that one turn computes
@@ -112,22 +112,24 @@ class Storage:
         return view
 
     def pulled(self, x: Any, dtype: np.dtype) -> Pull:
-        """An array of scalars, in memory unless they are all the same."""
+        """An array of scalars, in memory unless they are all the same: what is repeated along an axis only once."""
         if isinstance(x, Pull):
             return x
-        core = x[tuple(0 if n == 1 or step == 0 else slice(None) for n, step in zip(x.shape, x.strides, strict=True))]
-        flat = list(boxed(core).flat)
-        if len({a.index if isinstance(a, Ref) else (type(a), repr(a)) for a in flat}) == 1:
+        fixed = _repeats(x)
+        core = boxed(x[tuple(slice(0, 1) if f else slice(None) for f in fixed)])
+        flat = list(core.flat)
+        if len(flat) == 1:
             return Pull(x.shape, dtype, lambda body, _: body.capture(flat[0]))
-        if all(map(is_number, flat)):
-            numbers = tuple(np.asarray(flat, dtype).tolist())
-            memory = self.graph.node("table", (dtype, numbers), key=(str(dtype), repr(numbers)))
-        else:
-            memory = self.graph.node("store", dtype, *flat, key=str(dtype))
-        rows = iter(in_rows(core.shape))
-        fixed = [n == 1 or step == 0 for n, step in zip(x.shape, x.strides, strict=True)]
-        axes = [(0,) * n if f else next(rows) for n, f in zip(x.shape, fixed, strict=True)]
-        return viewed(View(memory, 0, tuple(axes)), dtype)
+        view = loaded(self.graph, core)
+        if view is None:
+            if all(map(is_number, flat)):
+                numbers = tuple(np.asarray(flat, dtype).tolist())
+                memory = self.graph.node("table", (dtype, numbers), key=(str(dtype), repr(numbers)))
+            else:
+                memory = self.graph.node("store", dtype, *flat, key=str(dtype))
+            view = View(memory, 0, in_rows(core.shape))
+        axes = [(0,) * n if f else axis for n, f, axis in zip(x.shape, fixed, view.axes, strict=True)]
+        return viewed(View(view.memory, view.first, tuple(axes), view.terms), dtype)
 
     def scalars(self, x: Any) -> np.ndarray:
         """The entries of an array as scalars."""
@@ -156,3 +158,11 @@ class Storage:
         """An array without numbers."""
         self.run.spaces += 1
         return self.graph.node("space", (length, dtype), key=("space", self.run.spaces))
+
+
+def _repeats(x: np.ndarray) -> list[bool]:
+    """Along which axes all entries are the same."""
+    known: dict[Any, int] = {}
+    number = lambda a: a.index if isinstance(a, Ref) else known.setdefault((type(a), repr(a)), -1 - len(known))
+    keys = np.array([number(a) for a in x.flat], int).reshape(x.shape)
+    return [bool((keys == keys.take([0], axis)).all()) if n else False for axis, n in enumerate(x.shape)]
