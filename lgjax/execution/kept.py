@@ -66,20 +66,20 @@ def linearized(jaxpr: Any, moving: Sequence[int], moved: Sequence[bool]) -> tupl
     args, directions = full.invars[:own], full.invars[own:]
     marks = [eqn for eqn in full.eqns if eqn.primitive is keep_p]
     kept = [x for eqn in marks for x in eqn.outvars]
-    outs = [*full.outvars[:count], *kept]
-    values, _ = dce_jaxpr(
-        altered(full, outvars=outs),
-        [True] * len(outs),
-        [*[True] * own, *[False] * len(directions)],
-    )
     short = altered(
         full,
         invars=[*args, *kept, *directions],
         outvars=full.outvars[count:],
         eqns=[eqn for eqn in full.eqns if eqn.primitive is not keep_p],
     )
-    always = [*[True] * len(more), *[False] * len(avals), *[True] * (len(kept) + len(directions))]
+    always = [*[True] * len(more), *[False] * (len(avals) + len(kept)), *[True] * len(directions)]
     short, used = dce_jaxpr(short, [True] * len(short.outvars), always)
+    outs = [*full.outvars[:count], *(x for x, u in zip(kept, used[own : own + len(kept)], strict=True) if u)]
+    values, _ = dce_jaxpr(
+        altered(full, outvars=outs),
+        [True] * len(outs),
+        [*[True] * own, *[False] * len(directions)],
+    )
     return values, short, more, used[len(more) : own]
 
 

@@ -224,7 +224,7 @@ class GeneralizedAlpha:
 
         guess = jnp.concatenate([state.vdot / beta_prime, scale * state.multipliers])
         guess = guess if self.predictor == "constant" else jnp.zeros_like(guess)
-        x, root = implicit(residual, find, guess)
+        x, root = implicit(residual, find, guess, kept=True)
         s = stage(x)
         a = a + (1.0 - alpha_f) / (1.0 - alpha_m) * s.vdot
         report = Report(root.iterations, root.converged | still, root.finite | still)
@@ -265,15 +265,15 @@ def mass_matrix(problem: ConstrainedProblem, q: Point, n: int, dtype: Any) -> Ar
     return jax.vmap(lambda x: problem.inertia(q, x), out_axes=1)(jnp.eye(n, dtype=dtype))
 
 
+def constraint_rate(problem: ConstrainedProblem, t: Array, q: Point, v: Array) -> Array:
+    """Φ̇ (m,) at velocity v."""
+    return jax.jvp(problem.constraints, (t, q), (jnp.ones_like(t), problem.nudge(q, v)))[1]
+
+
 def constraint_rates(problem: ConstrainedProblem, t: Array, q: Point, v: Array) -> tuple[Array, Array]:
-    """Φ̇ and the part of Φ̈ without accelerations, (m,) each, at velocity v."""
-
-    def rate(s: Array) -> Array:
-        along = lambda s: problem.constraints(t + s, problem.move(q, s * v))
-        return jax.jvp(along, (s,), (jnp.ones_like(s),))[1]
-
-    zero = jnp.zeros((), v.dtype)
-    return jax.jvp(rate, (zero,), (jnp.ones_like(zero),))
+    """Φ̇ and the part of Φ̈ without accelerations, (m,) each: derivatives along q exp(s v), whose tangent is q v."""
+    rate = lambda t, q: constraint_rate(problem, t, q, v)
+    return jax.jvp(rate, (t, q), (jnp.ones_like(t), problem.nudge(q, v)))
 
 
 def consistent_accelerations(problem: ConstrainedProblem, t: Array, q: Point, v: Array) -> tuple[Array, Array, Array]:

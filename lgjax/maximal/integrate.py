@@ -25,7 +25,7 @@ from lgjax.maximal.generalized_alpha import (
     ConstrainedProblem,
     GeneralizedAlpha,
     Report,
-    constraint_rates,
+    constraint_rate,
 )
 from lgjax.maximal.system import AbsoluteConfiguration, System
 from lgjax.numerics import checks
@@ -184,10 +184,11 @@ def _step_status(report: Report) -> Array:
     return lost | flag(Status.NOT_CONVERGED, report.finite & ~report.converged)
 
 
-def _start_status(system: System, problem: ConstrainedProblem, t: Array, first: AlphaState, regular: Array) -> Array:
-    given = (t, first.q, first.v, problem.forces(t, first.q, first.v), problem.constraints(t, first.q))
+def _start_status(system: System, t: Array, q: AbsoluteConfiguration, v: Array, regular: Array) -> Array:
+    problem = constrained_problem(system)
+    given = (t, q, v, problem.forces(t, q, v), problem.constraints(t, q))
     finite = jnp.all(jnp.isfinite(jnp.concatenate([x.ravel() for x in jax.tree.leaves(given)])))
-    held = _consistent(system, problem, t, first.q, first.v)
+    held = _consistent(system, problem, t, q, v)
     status = jnp.where(held, flag(Status.SINGULAR, ~regular), jnp.int32(Status.INCONSISTENT))
     return jnp.where(finite, status, jnp.int32(Status.NOT_FINITE))
 
@@ -204,16 +205,15 @@ def _integrate(
     checkpoint: Checkpoint | None,
     rotations: str,
 ) -> Solution:
-    plain = constrained_problem(system)
     made = None if rotations == "group" else coordinate_problem(system, q, v, rotations)
-    problem = plain if made is None else made.problem
+    problem = constrained_problem(system) if made is None else made.problem
     time = lambda i: start + h * i.astype(system.dtype)
 
     def begin(q: AbsoluteConfiguration, v: Array) -> _Carry:
         given = (q, v) if made is None else (made.q, made.rate)
         first, regular = method.init(problem, start, *given, h, rule)
-        status = _start_status(system, plain, start, first._replace(q=q, v=v), regular)
-        return _Carry(first, status, jnp.zeros((), jnp.int32))
+        known = jax.lax.stop_gradient((system, start, q, v, regular))  # a status has no derivatives
+        return _Carry(first, _start_status(*known), jnp.zeros((), jnp.int32))
 
     def step(carry: _Carry, i: Array) -> _Carry:
         state, report = method.step(problem, time(i), carry.state, h, rule)
@@ -249,7 +249,7 @@ def _consistent(system: System, problem: ConstrainedProblem, t: Array, q: Absolu
     if not system.nc:
         return jnp.ones((), bool)
     limit = start_tolerance(system.dtype)
-    gap, rate = problem.constraints(t, q), constraint_rates(problem, t, q, v)[0]
+    gap, rate = problem.constraints(t, q), constraint_rate(problem, t, q, v)
     largest = lambda x: sm.largest(jnp.abs(x))
     near = (largest(gap) <= limit * problem.scale(q)) & jnp.all(start_cosines(system, t, q) > LEAST_COSINE)
     return near & (largest(rate) <= limit * problem.scale(q) * (1.0 + largest(v)))

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.execution._jax import hoisted
+from lgjax.execution.kept import keep
+from lgjax.execution.unseen import unseen
 from lgjax.numerics import saddle_point
 from lgjax.numerics import small_matrix as sm
 
@@ -32,7 +34,11 @@ def by_columns(invert: Callable[[Array], Array] = lambda slope: saddle_point.gen
 
 
 def implicit(
-    residual: Map, find: Callable[[Array], tuple[Array, Any]], guess: Array, solver: Solver | None = None
+    residual: Map,
+    find: Callable[[Array], tuple[Array, Any]],
+    guess: Array,
+    solver: Solver | None = None,
+    kept: bool = False,
 ) -> tuple[Array, Any]:
     """find(guess), a root x (n,) of the residual and further output, x with the derivatives of the implicit function.
 
@@ -42,6 +48,7 @@ def implicit(
     solver  (linear, x) -> (solve, solve_transposed), both (map, y) -> z with map(z) = y.  `linear` is the derivative of
             the residual at x; `solve` gets this map and `solve_transposed` its transpose.  Both may use what the solver
             has made of `linear`.
+    kept    whether a kernel hands the root to its derivatives, which then do not search again; see `execution/kept.py`.
     """
     # Of a step in a scan, JAX drops rules after the first derivative, as it does with `lax.custom_root`. A second one
     # would pass through the iterations, of which there may be none. So a root without its rule is a constant, and the
@@ -49,25 +56,26 @@ def implicit(
     solver = by_columns() if solver is None else solver
     residual, of_residual = hoisted(residual, guess)
     find, of_find = hoisted(find, guess)
+    hand_on = keep if kept else lambda x: x
 
     @jax.custom_jvp
     def root(of_residual: Any, of_find: Any, guess: Array) -> tuple[Array, Any]:
-        return jax.lax.stop_gradient(find(*jax.lax.stop_gradient((guess, *of_find))))
+        return hand_on(jax.lax.stop_gradient(find(*jax.lax.stop_gradient((guess, *of_find)))))
 
     @root.defjvp
     def _(primals: Any, tangents: Any) -> tuple[tuple, tuple]:
         (given, *_), (change, *_) = primals, tangents
-        found, more = root(*primals)
+        found, more = hand_on(root(*primals))
         held = jax.lax.stop_gradient((found, *given))
         _, linear = jax.linearize(lambda x: residual(x, *held[1:]), held[0])
         solve, solve_transposed = solver(linear, held[0])
         correction = jax.lax.custom_linear_solve(linear, residual(found, *given), solve, solve_transposed)
-        x = found - (correction - jax.lax.stop_gradient(correction))
+        x = found - unseen(correction)
         along = jax.jvp(lambda y: residual(x, *y), (given,), (change,))[1]
         slope = lambda dx: jax.jvp(lambda x: residual(x, *given), (x,), (dx,))[1]
         moved = jax.lax.custom_linear_solve(slope, along, solve, solve_transposed)
         # One, but with a tangent: `custom_linear_solve` fails where only its transpose has one.
-        one = 1.0 + 0.0 * (x - jax.lax.stop_gradient(x))
+        one = 1.0 + 0.0 * unseen(x)
         return (x, more), (-moved * one, jax.tree.map(_no_tangent, more))
 
     return root(of_residual, of_find, guess)

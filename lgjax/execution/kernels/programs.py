@@ -17,6 +17,7 @@ from lgjax.execution.scalars.interpreter import HANDLED
 from lgjax.execution.scalars.lookups import looked_up
 from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, needs_memory, size_of
 from lgjax.execution.scalars.unrolling import RULES
+from lgjax.execution.unseen import without_unseen
 
 # `size_of` a program, of which larger ones have arrays in memory, and so have those with loops that end by what they
 # compute: what these carry would take a register each, and systems that are done keep them by a choice each.
@@ -38,6 +39,7 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
         raise NotImplementedError("so many operations in one kernel")
     if heaviest(jaxpr) > HEAVIEST:
         raise NotImplementedError("an operation on so many numbers in a kernel")
+    jaxpr = without_unseen(jaxpr)
     program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS or needs_memory(jaxpr))
     if program.lines > MAX_OPERATIONS:
         raise NotImplementedError(f"{program.lines} operations in one kernel")

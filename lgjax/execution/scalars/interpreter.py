@@ -91,6 +91,8 @@ class Interpreter:
             return [boxed(indexing.MOVES[name](self.graph, eqn, *inputs))]
         if name in ("keep", "first_order"):
             return inputs
+        if name == "unseen":
+            return [objects(np.zeros(x.aval.shape, x.aval.dtype)) for x in eqn.outvars]
         if name in REARRANGEMENTS:
             return [boxed(REARRANGEMENTS[name](params, *inputs))]
         if name == "unstack":
@@ -259,5 +261,6 @@ REARRANGEMENTS: dict[str, Callable] = {
 # Other operations with a rule in this file. What has none is done where its operands are known numbers.
 HANDLED = frozenset({
     "add", "add_any", "sub", "mul", "div", "neg", "square", "one_minus_square", "copy", "stop_gradient", "sin", "cos",
-    "sqrt", "rsqrt", "abs", "keep", "first_order", "unstack", "split", "reduce_sum", "dot_general", *REARRANGEMENTS,
+    "sqrt", "rsqrt", "abs", "keep", "first_order", "unseen", "unstack", "split", "reduce_sum", "dot_general",
+    *REARRANGEMENTS,
 })  # fmt: skip

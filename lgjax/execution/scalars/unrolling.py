@@ -55,7 +55,7 @@ class Unrolling(Loops):
                 return found
             if name in ("keep", "first_order", "optimization_barrier"):
                 return inputs
-            if name not in WHOLE:
+            if name not in WHOLE and name != "unseen":
                 inputs = list(map(self.arrays.scalars, inputs))
         if name == "batched" and params["size"] is not None:
             inputs = list(map(self.arrays.scalars, inputs))
