@@ -200,6 +200,16 @@ def displaced(tree: Tree, q: Configuration, dv) -> Configuration:
     return Configuration(poses, q.joints + joints, balls)
 
 
+def tangent(tree: Tree, q: Configuration, v) -> Configuration:
+    """d/ds q exp(s v) at s = 0, as tangents of the arrays of q: where one derivative is wanted, without an exponential.
+
+    The same at every s, so derivatives of this along itself are those of higher order along q exp(s v).
+    """
+    frees, joints, balls = split_velocity(tree, v)
+    poses = _of_any(lambda xi, y: se3.tangent(y, xi), frees, q.free_poses)
+    return Configuration(poses, joints, _of_any(lambda w, R: so3.compose(R, so3.hat(w)), balls, q.ball_rotations))
+
+
 def _of_any(function: Callable, *rows: Any) -> Any:
     """function(*rows), of all free or ball joints; the last of the rows if there are none, which saves its trace."""
     return function(*rows) if jax.tree.leaves(rows)[0].size else rows[-1]

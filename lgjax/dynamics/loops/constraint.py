@@ -1,6 +1,7 @@
 """The constraints of all loops at one state: residual, Jacobian, rate and what of the acceleration is known."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,10 +13,11 @@ from lgjax.dynamics.loops.closures import CLOSURES
 from lgjax.dynamics.loops.couplings import Coupling, JointCoupling, LengthCoupling, Rows, joint_rows
 from lgjax.dynamics.loops.cut_joint import cut_joint
 from lgjax.dynamics.loops.loop import Loop, as_loops, carrier
+from lgjax.execution import batched
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
-from lgjax.multibody.configuration import Configuration, neutral, retract
+from lgjax.multibody.configuration import Configuration, neutral, tangent
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.rank import product
@@ -47,25 +49,26 @@ def loop_constraint(
     ends = _Ends(model, several)
     speed = jnp.zeros(model.nv, model.dtype) if v is None else v
 
-    def along(t):
-        here = retract(model, q, t * speed)
+    def at(here):
         world = world_kinematics(model, here, speed)
         parts, slopes = ends.relative(world)
-        pulled = [_pushed(lambda dv, f=value: f(retract(model, here, dv)), speed) for value in ends.values]
+        pulled = [jax.jvp(value, (here,), (tangent(model.tree, here, speed),)) for value in ends.values]
         residual, rate = (jnp.concatenate(x) for x in zip(*parts, *pulled, strict=True))
         return (residual, rate), (world, slopes)
 
     found = ends.coupled(q, v)
     if ends.closures or ends.values:
-        zero = jnp.zeros((), model.dtype)
         if v is None:
-            (residual, rate), (world, slopes) = along(zero)
+            (residual, rate), (world, slopes) = at(q)
             bias = rate
-        else:
-            (residual, rate), (_, bias), (world, slopes) = jax.jvp(along, (zero,), (zero + 1,), has_aux=True)
+        else:  # along q exp(t v)
+            (residual, rate), (_, bias), (world, slopes) = jax.jvp(
+                at, (q,), (tangent(model.tree, q, speed),), has_aux=True
+            )
         jacobians = [product(G, ends.columns(i, world)).reshape(-1, model.nv) for i, G in enumerate(slopes)]
         for value in ends.values:
-            jacobians.append(jax.jacfwd(lambda dv, f=value: f(retract(model, q, dv)))(0 * speed))
+            column = lambda dv, f=value: jax.jvp(f, (q,), (tangent(model.tree, q, dv),))[1]
+            jacobians.append(jax.vmap(column, out_axes=-1)(jnp.eye(model.nv, dtype=model.dtype)))
         found = [Rows(residual, jnp.concatenate(jacobians), rate, bias), *found]
     return Constraint(*(ends.ordered(*parts) for parts in zip(*found, strict=True)))
 
@@ -148,19 +151,18 @@ class _Ends:
             a, b = self.poses(i, world)
             index_a, index_b = self.bodies[i]
             twist = se3.Ad(se3.inverse(b), twists[index_b] - twists[index_a])
-            moved = lambda xi, pose, number, f=closure: f(se3.compose(pose, se3.exp(xi)), number)
             pose = se3.compose(se3.inverse(a), b)
-            still = jnp.zeros_like(twist)
-            values = jax.vmap(moved)(still, pose, self.numbers[i])
-            slope = jax.vmap(jax.jacfwd(moved))(still, pose, self.numbers[i])
+            values, slope = jax.vmap(batched(partial(_with_slope, closure)))(pose, self.numbers[i])
             found.append((values.reshape(-1), sm.matvec(slope, twist).reshape(-1)))
             slopes.append(slope)
         return found, slopes
 
 
-def _pushed(function, direction):
-    """Value of a function at zero and its derivative in a direction."""
-    return jax.jvp(function, (0 * direction,), (direction,))
+def _with_slope(closure, pose: Pose, number):
+    """Residual (rows,) of a closure and its derivative (rows, 6) by the twist of the pose, in its own axes."""
+    values, slope = jax.linearize(lambda pose: closure(pose, number), pose)
+    column = lambda xi: slope(se3.tangent(pose, xi))
+    return values, jax.vmap(column, out_axes=-1)(jnp.eye(6, dtype=values.dtype))
 
 
 def _end(loop: Loop, side: str):
