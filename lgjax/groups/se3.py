@@ -70,12 +70,6 @@ def compose(g: Pose, h: Pose) -> Pose:
 
 
 @takes(g=POSE)
-def tangent(g: Pose, x: Array) -> Pose:
-    """d/ds g exp(s x) at s = 0, a tangent of the arrays of g."""
-    angular, linear = split(x)
-    return Pose(sm.matmul(g.rotation, sm.hat(angular)), sm.matvec(g.rotation, linear))
-
-
 def inverse(g: Pose) -> Pose:
     """Inverse pose."""
     return Pose(sm.transpose(g.rotation), -sm.tmatvec(g.rotation, g.translation))

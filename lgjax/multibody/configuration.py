@@ -200,13 +200,19 @@ def displaced(tree: Tree, q: Configuration, dv) -> Configuration:
     return Configuration(poses, q.joints + joints, balls)
 
 
+def pose_tangent(pose: Pose, twist) -> Pose:
+    """d/ds pose exp(s twist) at s = 0, a tangent of the arrays of the pose; twist (..., 6)."""
+    angular, linear = se3.split(twist)
+    return Pose(so3.compose(pose.rotation, so3.hat(angular)), so3.act(pose.rotation, linear))
+
+
 def tangent(tree: Tree, q: Configuration, v) -> Configuration:
     """d/ds q exp(s v) at s = 0, as tangents of the arrays of q: where one derivative is wanted, without an exponential.
 
     The same at every s, so derivatives of this along itself are those of higher order along q exp(s v).
     """
     frees, joints, balls = split_velocity(tree, v)
-    poses = _of_any(lambda xi, y: se3.tangent(y, xi), frees, q.free_poses)
+    poses = _of_any(lambda xi, y: pose_tangent(y, xi), frees, q.free_poses)
     return Configuration(poses, joints, _of_any(lambda w, R: so3.compose(R, so3.hat(w)), balls, q.ball_rotations))
 
 

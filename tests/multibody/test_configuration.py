@@ -7,6 +7,7 @@ import pytest
 
 import lgjax
 from lgjax import Pose
+from lgjax.multibody.configuration import tangent
 from tests.dynamics import trees
 
 EYE = np.eye(3)
@@ -62,6 +63,19 @@ def test_retract_moves_by_body_velocities():
     hat = np.stack([np.cross(np.asarray(v[:3]), e) for e in EYE], 1)
     np.testing.assert_allclose(rate.rotation[0], R @ hat, atol=1e-14)
     np.testing.assert_allclose(rate.translation[0], R @ np.asarray(v[3:]), atol=1e-14)
+
+
+def test_the_tangent_is_that_of_the_way_by_body_velocities():
+    """And its derivative along itself is the second one along that way."""
+    joints = ("floats", None, "free"), ("ball", "floats", "spherical"), ("hinge", "ball", "revolute")
+    m = lgjax.build([lgjax.Body(n, parent, lgjax.Joint(n, kind), mass=1.0, inertia=EYE) for n, parent, kind in joints])
+    q, v = lgjax.random_configuration(jax.random.key(3), m), jnp.linspace(-1.0, 2.0, m.nv)
+    along = lambda s: lgjax.retract(m, q, s * v)
+    first = lambda s: jax.jvp(along, (s,), (1.0,))[1]
+    expected, second = jax.jit(lambda s: jax.jvp(first, (s,), (1.0,)))(0.0)
+    found, again = jax.jvp(lambda q: tangent(m.tree, q, v), (q,), (tangent(m.tree, q, v),))
+    for ours, theirs in ((found, expected), (again, second)):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-14), ours, theirs)
 
 
 def test_parts_make_a_configuration():

@@ -17,7 +17,7 @@ from lgjax.execution import batched
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments
-from lgjax.multibody.configuration import Configuration, neutral, tangent
+from lgjax.multibody.configuration import Configuration, neutral, pose_tangent, tangent
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.rank import product
@@ -161,7 +161,7 @@ class _Ends:
 def _with_slope(closure, pose: Pose, number):
     """Residual (rows,) of a closure and its derivative (rows, 6) by the twist of the pose, in its own axes."""
     values, slope = jax.linearize(lambda pose: closure(pose, number), pose)
-    column = lambda xi: slope(se3.tangent(pose, xi))
+    column = lambda xi: slope(pose_tangent(pose, xi))
     return values, jax.vmap(column, out_axes=-1)(jnp.eye(6, dtype=values.dtype))
 
 
