@@ -12,6 +12,7 @@ from lgjax.execution import batched
 from lgjax.execution.kernels import native, programs
 from lgjax.execution.scalars import arrays, loops
 from lgjax.execution.scalars.program import program_of
+from lgjax.numerics import small_matrix as sm
 from tests.execution import test_kernel, test_program
 
 rng = np.random.default_rng(0)
@@ -263,3 +264,15 @@ def test_as_few_systems_in_a_vector_as_fit(monkeypatch):
     jax.tree.map(np.testing.assert_array_equal, *found)
     assert "<4 x float>" in texts[1]
     assert native.machine().registers == 16 or "<4 x float>" not in texts[0]
+
+
+def test_what_was_loaded_or_is_repeated_is_not_stored_again():
+    """A product of matrices as outer products: its columns are loaded, and each is there as often as there are rows."""
+    turn = lambda a, _: (0.1 * sm.matmul(a, a), None)
+    program = program_of(lambda a: jax.lax.scan(turn, a, None, length=60)[0], np.eye(17), memory=True)
+    (loop,) = (what for name, what, _ in program.graph.ops if name == "loop")
+    assert [name for name, _, _ in loop.graph.ops].count("store") == 0
+    a = np.random.default_rng(1).normal(size=(3, 17, 17))
+    found = jax.jit(jax.vmap(batched(lambda a: jax.lax.scan(turn, a, None, length=3)[0])))(a)
+    once = lambda a: 0.1 * (a @ a)
+    np.testing.assert_allclose(found, once(once(once(a))), rtol=1e-10)
