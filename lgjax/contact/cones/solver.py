@@ -197,6 +197,7 @@ class _State(NamedTuple):
     turn: Array
 
 
+@partial(jax.jit, static_argnums=(0, 1))  # one trace for a step and its derivative
 def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess, active, scale, limit) -> ConeSolution:
     k = len(p.friction)
     steps, stiffness = steps_of_parts(p.G, k), 1 / step_of_rows(p.G, k)
