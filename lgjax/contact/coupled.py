@@ -37,15 +37,15 @@ class Settings(NamedTuple):
     tolerance: float
     max_sweeps: int
     limit: float
-    turns: int | None = None
+    iterations: int | None = None
 
 
 class Coupled(NamedTuple):
     """Solution of all contacts and joints together.
 
     y: (nv, 2) of impulses and displacements, as `FactoredDynamics.respond` takes it. impulse: (n, 3). velocity: (n, 3)
-    after the impulses. joint_impulse: (nv,). residual, sweeps: as in `Impact`. guesses: the solutions, from which
-    derivatives start: impulses of all rows without and with restitution, and displacements of normals and limits.
+    after the impulses. joint_impulse: (nv,). residual, sweeps: as in `Impact`. solutions: those that
+    derivatives start from, impulses of all rows without and with restitution, and displacements of normals and limits.
     excess: of each island, J, the work of the displacements minus the energy that the impulses have lost, where bodies
     bounce. passed_on: () bool, see `_passed_on`.
     """
@@ -56,7 +56,7 @@ class Coupled(NamedTuple):
     joint_impulse: Array
     residual: Array
     sweeps: Array
-    guesses: Any
+    solutions: Any
     excess: Array
     passed_on: Array
 
@@ -64,21 +64,22 @@ class Coupled(NamedTuple):
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def coupled(settings: Settings, acting: Acting, data, start) -> Coupled:
     found = _contact_problem(settings, acting, data, start)
-    return found._replace(guesses=keep(found.guesses))
+    return found._replace(solutions=keep(found.solutions))  # says that the derivative has something to read
 
 
 @coupled.defjvp
 def _(settings, acting, primals, tangents):
     """The same operations, from the known solutions: no iteration is differentiated or, for a way back, repeated."""
     found = coupled(settings, acting, *primals)
-    known, guesses = settings._replace(max_sweeps=0), keep(found.guesses)
-    again = lambda data: _contact_problem(known, acting, data, guesses)
+    # Without sweeps, what is given is taken as the solution.
+    known, solutions = settings._replace(max_sweeps=0), keep(found.solutions)
+    again = lambda data: _contact_problem(known, acting, data, solutions)
     same, along = jax.jvp(again, (primals[0],), (tangents[0],))
     return same._replace(sweeps=found.sweeps), along
 
 
 def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled:
-    columns, turned, v_free, points, joints, (friction, restitution, h, smoothing), held, moved = data
+    columns, v_t, v_free, points, joints, (friction, restitution, h, smoothing), held, moved = data
     n, limited = len(points.gap), acting.limited
     every = columns, points, joints
     rows = BodyRows(acting, *every) if moved is None else ChosenRows(acting, *every, moved)
@@ -101,7 +102,7 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     always = jnp.ones((), bool)
     bouncing, before = restitution is not None and n, u
     if bouncing:
-        before = rates(turned)
+        before = rates(v_t)
         bounces, allowed = _rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], points.gap, restitution, h)
         tasks = (opens, always), (jnp.concatenate([allowed, opens[n:]]), bounces)
         if settings.max_sweeps:

@@ -7,26 +7,28 @@
     v' = v_free + M^-1 J^T x                   velocities jump as a whole
     q' = q_m + h/2 v' + dq                     half a step with the new velocity, out of the ground
 
-A contact that is open at q_m may close by the end of the step, but go no further: u_n >= -gap / (h/2). A closed one
-must not approach, u_n >= 0; with restitution e it leaves with u_n >= -e u_n(v_t). Here v_t is v after the
+Contacts. One that is open at q_m may close by the end of the step, but go no further: u_n >= -gap / (h/2). A closed
+one must not approach, u_n >= 0; with restitution e it leaves with u_n >= -e u_n(v_t). Here v_t is v after the
 velocity-dependent forces alone, v_free - h M^-1 (other forces), so that an elastic bounce keeps the energy, including
 gravity's. Joint limits are such gaps, without restitution. Dry friction of a joint is an impulse between -h f and h f
 that opposes its velocity. The displacement dq removes the penetration that is left at the end. It comes from
 nonnegative displacement impulses along the normals, by the same Delassus operator, and adds no velocity.
 
-Rotations move by so3.exp and free bodies by the velocity of their origin in the world: steps on SO(3) x R^3. Free
-flight is symmetric in time, and keeps the energy of a single body about its center of mass, as far as the iterations
-have converged. Falling keeps the energy to round-off, and so does a bounce with e = 1.
+Motion. Rotations move by so3.exp and free bodies by the velocity of their origin in the world: steps on SO(3) x R^3.
+Free flight is symmetric in time, and keeps the energy of a single body about its center of mass, as far as the
+iterations have converged. Falling keeps the energy to round-off, and so does a bounce with e = 1.
 
-Newton's restitution together with friction can create energy when several contacts close at once. Then the step takes
-x + s (y - x) instead: x are the impulses without restitution, which never add energy, y those with restitution, and s
-is the largest number in 0..1 for which the impulses add none. All of this is done for each part of the mechanism that
-neither joints nor pairs couple with others. Moving out of the ground against gravity takes work.
+Energy. Newton's restitution together with friction can create energy when several contacts close at once. Then the
+step takes x + s (y - x) instead: x are the impulses without restitution, which never add energy, y those with
+restitution, and s is the largest number in 0..1 for which the impulses add none. All of this is done for each part of
+the mechanism that neither joints nor pairs couple with others. Moving out of the ground against gravity takes work.
 Where the impulses have lost less energy than that, the rest is taken from the kinetic energy: v' is scaled down after
 it has moved the bodies. Where no contact has restitution, v' is not scaled. On planes the impulses then lose more than
 that, except for bodies that begin inside the ground, which are lifted out. On a height field a ball touches one point
 at a time. It may move into another face by up to h u, and lose only m u^2 / 2 where m g h u is needed to move it out:
 it gains m (g h)^2 / 2 in such a step at most.
+
+Derivatives are those of the implicit function: `coupled.coupled` and `cones/solver.py` have the rules.
 
 Source: J. J. Moreau, Numerical aspects of the sweeping process (1999), for the scheme. The choice of s and the scaling
 are not from the literature.
@@ -63,11 +65,11 @@ Array = jax.Array
 # Iterations for the mean velocity: for free bodies alone, and for other trees in contact. In trees, the mean velocity
 # of free flight would bias the forces on a standing robot, by 2e-5 of its weight with steps of 2 ms, because contacts
 # stop its fall. Without contacts one iteration gives order 2.
-TURNS_OF_BODIES, TURNS = 8, 0
+ITERATIONS_OF_BODIES, ITERATIONS = 8, 0
 
 
 class Impact(NamedTuple):
-    """Effect of a step on a tree at q_m.
+    """What contacts, limits and dry friction do in a step of a tree at q_m.
 
     v: (nv,) after the step. lift: (nv,) displacement out of the ground. impulse: (n, 3) N s and velocity: (n, 3) m/s
     after the impulses, both in the contact frames. gap: (n,) m, at q_m. joint_impulse: (nv,) N m s or N s, of joint
@@ -130,40 +132,42 @@ def impact(
     tau = forces.tau - model.damping * v
     inertia = model.armature + h * model.damping + own_inertia(forces.implicit, h)
     model = model.replace(armature=inertia, damping=jnp.zeros_like(model.damping))
-    rest = None
+    from_rest = None  # accelerations without the velocity-dependent forces
     if contacts.restitution is not None:
-        rest = articulated_body(model, q, jnp.zeros_like(v), tau, applied)
+        from_rest = articulated_body(model, q, jnp.zeros_like(v), tau, applied)
     turning = -_without_turning(model, v, jnp.zeros_like(v))
     held = bilateral(model, forces.loops, q, v, turning, h, forces.implicit)
-    turns = settings.turns
-    if turns is None:
+    iterations = settings.iterations
+    if iterations is None:
         bodies = model.nv == 6 * model.nbodies and held is None
-        turns = TURNS_OF_BODIES if bodies else TURNS if len(contacts) or contacts.limited or contacts.dry else 1
+        touching = len(contacts) or contacts.limited or contacts.dry
+        iterations = ITERATIONS_OF_BODIES if bodies else ITERATIONS if touching else 1
     half = lambda w: _without_turning(model, w, articulated_body(model, q, w, tau, applied))
-    mean = _mean_velocity(half, v, h, held, turns)
+    mean = _mean_velocity(half, v, h, held, iterations)
+    # One kernel of its own where the whole step is too large for one.
     step = batched(partial(_impact, settings, joined(model, forces.loops)))
-    return step(model, contacts, q, v, mean, rest, tau, applied, h, guess, held)
+    return step(model, contacts, q, v, mean, from_rest, tau, applied, h, guess, held)
 
 
-def _mean_velocity(half, v, h, held: Bilateral | None, turns: int) -> Array:
+def _mean_velocity(half, v, h, held: Bilateral | None, iterations: int) -> Array:
     """The w = v + h/2 vdot(q, w) of free flight, after a fixed number of iterations that begin with v.
 
     half(w): the accelerations. Where rows hold the mechanism, w is the mean of v and of the velocity that they leave.
     """
-    if not turns:
+    if not iterations:
         return v
     ahead = lambda w: v + 0.5 * h * half(w) if held is None else 0.5 * (v + held.held(v + h * half(w)))
-    return jax.lax.fori_loop(0, turns, lambda _, w: ahead(w), v)
+    return jax.lax.fori_loop(0, iterations, lambda _, w: ahead(w), v)
 
 
 def _impact(
-    settings: Settings, together, model: Model, contacts: Contacts, q, v, mean, rest, tau, applied, h, guess, held
+    settings: Settings, together, model: Model, contacts: Contacts, q, v, mean, from_rest, tau, applied, h, guess, held
 ) -> Impact:
     free = FactoredDynamics(model, q, mean, tau, applied, model.armature)
     v_free = v + h * _without_turning(model, mean, free.vdot)
-    turned = v if rest is None else v_free - h * rest
+    v_t = v if from_rest is None else v_free - h * from_rest
     if held is not None:
-        v_free, turned = held.held(v_free), turned if rest is None else held.held(turned)
+        v_free, v_t = held.held(v_free), v_t if from_rest is None else held.held(v_t)
     points = detect(contacts, model, free.poses, free.origin)
     joints = joint_rows(contacts, model, q, h)
     laws = contacts.friction, contacts.restitution, h, contacts.smoothing
@@ -181,14 +185,14 @@ def _impact(
         laws = *laws, h, contacts.smoothing
     full = jnp.concatenate([guess.reshape(-1), jnp.zeros(len(acting.joints), guess.dtype)])
     none = jnp.zeros(len(points.gap) + len(joints.gap), guess.dtype)
-    data = free.columns, turned, v_free, points, joints, laws, rows, moved
+    data = free.columns, v_t, v_free, points, joints, laws, rows, moved
     found = coupled(settings, acting, data, (full, full, none))
     dv, dq = free.respond(found.y)
     if held is not None:
         dv, dq = held.allowed(dv), held.allowed(dq)
     after, lift = v_free + dv, dq
-    if rest is not None:
-        kept = _kept(acting.islands, model, q, after, found.excess)
+    if from_rest is not None:
+        kept = _energy_factors(acting.islands, model, q, after, found.excess)
         after, lift = kept * after, dq + 0.5 * h * (1 - kept) * after
     impulse, velocity, left_out = found.impulse, found.velocity, jnp.zeros((), bool)
     if chosen is not None:
@@ -209,21 +213,21 @@ def _untouched(v, gap, held, inexact) -> Impact:
     return Impact(v, still, none, none, gap, still, zero, jnp.zeros((), jnp.int32), held, never, inexact, never)
 
 
-def _kept(islands, model: Model, q, v, excess) -> Array:
+def _energy_factors(islands, model: Model, q, v, excess) -> Array:
     """The factors (nv,) on the velocities that take the excesses (islands,) from the kinetic energies."""
     if len(islands) == 1 and len(islands[0][1]) == model.nv:
-        return _kept_part(kinetic_energy(model, q, v), excess[0])
+        return _factor(kinetic_energy(model, q, v), excess[0])
     still = model.replace(gravity=jnp.zeros_like(model.gravity))
     twice = v * inverse_dynamics(still, q, jnp.zeros_like(v), v)  # without damping, which is part of the armature
     factors = [jnp.ones_like(excess[0])] * model.nv
     for n, (_, moved) in enumerate(islands):
         if moved:
-            kept = _kept_part(0.5 * jnp.sum(twice[np.asarray(moved)]), excess[n])
+            kept = _factor(0.5 * jnp.sum(twice[np.asarray(moved)]), excess[n])
             factors = [kept if i in moved else factor for i, factor in enumerate(factors)]
     return jnp.stack(factors)
 
 
-def _kept_part(energy, excess) -> Array:
+def _factor(energy, excess) -> Array:
     """The factor on the velocities that takes an excess from the kinetic energy; 1 if there is less than that.
 
     Both are divided by a constant first, for the square of an energy may underflow. Below 2.4e-23 J in float32 (1 kg at

@@ -89,7 +89,7 @@ class TimeStepping:
         """Its static numbers for a dtype."""
         tolerance = TOLERANCE_EPS * float(jnp.finfo(dtype).eps) if self.tolerance is None else self.tolerance
         limit = max(UNSOLVED * tolerance, float(jnp.finfo(dtype).eps) ** 0.5)
-        return Settings(tolerance, self.max_sweeps, limit, turns=self.turns)
+        return Settings(tolerance, self.max_sweeps, limit, iterations=self.turns)
 
 
 class ContactStep(NamedTuple):

@@ -92,11 +92,11 @@ def forward_dynamics(
     Source: [featherstone2008] section 7.3; [kim2012] section 2.2.
     """
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
-    return differentiable(model, q, v, tau, applied)
+    return accelerations(model, q, v, tau, applied)
 
 
 # ---- the passes
-@jax.jit  # one trace, however often a program evaluates it
+@jax.jit  # one trace, however often a program evaluates it, and a kernel where it is called outside of jit
 @batched
 def articulated_body(model: Model, q: Configuration, v, tau, applied: Wrench | None) -> jax.Array:
     """Accelerations (nv,). applied: Wrench (nbodies, 3) in joint frames, or None."""
@@ -109,7 +109,7 @@ def articulated_body(model: Model, q: Configuration, v, tau, applied: Wrench | N
 
 
 # Derivatives are taken from inverse dynamics at the solution, not through the recursion.
-differentiable = with_derivatives(by_inverse_dynamics(articulated_body, newton_euler, solve_mass_matrix))
+accelerations = with_derivatives(by_inverse_dynamics(articulated_body, newton_euler, solve_mass_matrix))
 
 
 def velocity_pass(walk: TreeTraversal, bodies: list, q: Configuration, v, applied: Wrench | None) -> list:

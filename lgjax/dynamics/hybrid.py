@@ -30,7 +30,7 @@ from lgjax.dynamics.articulated import (
     through_joint,
 )
 from lgjax.dynamics.derivative_rules import by_partial_inverse_dynamics
-from lgjax.dynamics.forward import Moving, differentiable, velocity_pass
+from lgjax.dynamics.forward import Moving, accelerations, velocity_pass
 from lgjax.dynamics.inverse import newton_euler
 from lgjax.dynamics.mass_solve import at_rest, mass_times
 from lgjax.dynamics.spatial import (
@@ -107,7 +107,7 @@ def _differentiable(given: tuple[bool, ...]):
     mask = np.asarray(given, bool)
     inverse = lambda model, q, v, x, applied: newton_euler(model, q, v, x, applied)
     if not mask.any():
-        return lambda model, q, v, x, f, applied: (differentiable(model, q, v, f, applied), f)
+        return lambda model, q, v, x, f, applied: (accelerations(model, q, v, f, applied), f)
     if mask.all():
         return lambda model, q, v, x, f, applied: (x, inverse(model, q, v, x, applied))
     solve = lambda model, q, f, x: _solve_at_rest(model, q, f, x, mask)

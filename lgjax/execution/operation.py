@@ -72,6 +72,8 @@ def is_plain() -> bool:
 def batched(function: Callable, in_place: bool = False) -> Callable:
     """`function` of pytrees of arrays of one system, as one kernel for a batch; each derivative is one, too.
 
+    Outside of `jax.jit` XLA runs it, an operation at a time.
+
     in_place: for function(state, ...) -> the next state. In a loop the kernel writes it over the previous state.
     """
 
@@ -172,7 +174,7 @@ def _by_vmap(*args, jaxpr, mapped, size, **_) -> Arrays:
     return jax.vmap(run, [-1 if b else None for b in mapped], -1, axis_size=size)(*args)
 
 
-def _launched(kernel: Callable, ctx) -> Callable:
+def _lowering(kernel: Callable, ctx) -> Callable:
     """One kernel for a program that is for one device, else XLA's operations, which it divides among devices."""
     return partial(_by_kernel, kernel) if on_one_device(ctx) else _by_vmap
 
@@ -223,7 +225,7 @@ def _vmap(args, axes, *, jaxpr, mapped, size, **others):
     ]
     outs = batched_p.bind(*args, jaxpr=jaxpr, mapped=together, size=more * (1 if size is None else size), **others)
     apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
-    if others.get("layout") == "batch_first":  # there it costs nothing, and others see it
+    if others.get("layout") == "batch_first":  # XLA cancels the moves, and what comes next sees the batch in front
         return [jnp.moveaxis(x, -1, 0) for x in apart], [0] * len(apart)
     return apart, [x.ndim - 1 for x in apart]
 
@@ -232,7 +234,8 @@ def _vmap(args, axes, *, jaxpr, mapped, size, **others):
 def _jvp(primals, directions, *, jaxpr, mapped, size, **others):
     """The operation, and one for its tangents, which reads the arguments alone.
 
-    Within it, a loop saves what it carries at the start of each turn; the way back repeats the turn.
+    The bodies of its loops are operations, too, whose derivatives read their arguments alone. So the way back through a
+    loop stores what each turn begins with, and computes the turn again.
     """
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
@@ -353,6 +356,6 @@ register(
     _vmap,
     _jvp,
     _transpose,
-    cpu=lambda ctx: _launched(native.as_native, ctx) if native.usable() and not is_exported(ctx) else _by_vmap,
-    cuda=partial(_launched, as_kernel),
+    cpu=lambda ctx: _lowering(native.as_native, ctx) if native.usable() and not is_exported(ctx) else _by_vmap,
+    cuda=partial(_lowering, as_kernel),
 )

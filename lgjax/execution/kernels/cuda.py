@@ -36,7 +36,13 @@ def kernel_of(
     """
     try:
         return kernel(
-            ScalarProgram(jaxpr, memory=has_long_loops(jaxpr)), mapped, size, in_place, front, _shared_memory()
+            # Registers are faster than a thread's own memory: arrays go there for long loops alone.
+            ScalarProgram(jaxpr, memory=has_long_loops(jaxpr)),
+            mapped,
+            size,
+            in_place,
+            front,
+            _shared_memory(),
         )
     except NotImplementedError as error:
         warnings.warn(f"this runs on the GPU without a kernel of its own, more slowly: {error}", stacklevel=2)
