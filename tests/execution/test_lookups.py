@@ -91,10 +91,11 @@ def test_on_a_gpu(name):
     function, (grid, k) = FUNCTIONS[name], arguments(name, "float32")
     own = grid + jnp.arange(SYSTEMS, dtype=grid.dtype)[:, None, None]
     right = jax.vmap(function)(own, k)
+    equal(launched(function, own, k), right)
     equal(launched(function, own, k, memory=True), right)
-    equal(launched(function, own, k, memory=True, front=lambda n: True), right)
+    equal(launched(function, own, k, front=lambda n: True), right)
     equal(
-        launched(function, k, shared=(grid,), memory=True),
+        launched(function, k, shared=(grid,)),
         jax.vmap(partial(function, grid))(k),
     )
     equal(launched(partial(function, grid), k, memory=True), jax.vmap(partial(function, grid))(k))
@@ -105,7 +106,7 @@ def test_truth_values_are_looked_up():
     function = FUNCTIONS["several"]
     equal(jax.jit(jax.vmap(batched(function), (None, 0)))(grid, k), jax.vmap(partial(function, grid))(k))
     equal(
-        launched(function, k, shared=(grid,), memory=True),
+        launched(function, k, shared=(grid,)),
         jax.vmap(partial(function, grid))(k),
     )
 
@@ -114,11 +115,8 @@ def test_truth_values_are_looked_up():
 def test_a_program_does_not_grow_with_the_array(name):
     k = jax.ShapeDtypeStruct((4,), jnp.int32)
     sizes = ((9, 11), (90, 110))
-    given = [program_of(FUNCTIONS[name], jax.ShapeDtypeStruct(s, jnp.float32), k, memory=True) for s in sizes]
-    held = [
-        program_of(partial(FUNCTIONS[name], jnp.asarray(rng.normal(size=s), jnp.float32)), k, memory=True)
-        for s in sizes
-    ]
+    given = [program_of(FUNCTIONS[name], jax.ShapeDtypeStruct(s, jnp.float32), k) for s in sizes]
+    held = [program_of(partial(FUNCTIONS[name], jnp.asarray(rng.normal(size=s), jnp.float32)), k) for s in sizes]
     for small, large in (given, held):
         assert large.lines <= small.lines + 10
 

@@ -15,7 +15,7 @@ from lgjax.execution.kernels.functions import is_instruction
 from lgjax.execution.scalars.indexing import MOVES
 from lgjax.execution.scalars.interpreter import HANDLED
 from lgjax.execution.scalars.lookups import looked_up
-from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, needs_memory, size_of
+from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, repeats, size_of
 from lgjax.execution.scalars.unrolling import RULES
 from lgjax.execution.unseen import without_unseen
 
@@ -40,7 +40,7 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
     if heaviest(jaxpr) > HEAVIEST:
         raise NotImplementedError("an operation on so many numbers in a kernel")
     jaxpr = without_unseen(jaxpr)
-    program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS or needs_memory(jaxpr))
+    program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS or repeats(jaxpr))
     if program.lines > MAX_OPERATIONS:
         raise NotImplementedError(f"{program.lines} operations in one kernel")
     return program

@@ -41,7 +41,9 @@ class Arrays(Storage):
         if name in LOOKUPS and is_table(inputs[0]) and not indexing.is_known(name, inputs):
             inputs = [self.pulled(inputs[0], eqn.invars[0].aval.dtype), *inputs[1:]]
         some = any(isinstance(x, Pull) for x in inputs)
-        if not some and (not self._large(eqn, inputs) or all(is_number(a) for x in inputs for a in x.flat)):
+        if not some and (
+            not (self.run.large and self._large(eqn, inputs)) or all(is_number(a) for x in inputs for a in x.flat)
+        ):
             return None
         if name in ALONE:
             if math.prod(outs[0].aval.shape) < KEPT:

@@ -24,8 +24,9 @@ def is_table(x: Any) -> bool:
 
 def looked_up(jaxpr: Any) -> tuple[frozenset[int], bool]:
     """The large arguments that are read at numbers not known, and whether any large array is, be it a known one."""
-    arguments, some = _found(jaxpr, frozenset())
-    return frozenset(n for n in arguments if jaxpr.invars[n].aval.size >= LOOKED_UP), some
+    found, some = _found(jaxpr, frozenset())
+    arguments = frozenset(n for n in found if jaxpr.invars[n].aval.size >= LOOKED_UP)
+    return arguments, some or bool(arguments)
 
 
 def _found(jaxpr: Any, given: frozenset[int]) -> tuple[set[int], bool]:

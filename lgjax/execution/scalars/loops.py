@@ -31,13 +31,14 @@ SAVED = 8192  # numbers that a loop may save: the memory of a thread ends at 512
 class Loops(Interpreter):
     """Evaluates loops and branches. choices: nodes that choose entries by numbers not yet known.
 
-    memory: whether large arrays stay arrays, in memory; `spaces` counts those that are put together from parts.
+    memory: whether there are arrays in memory; `spaces` counts those put together from parts. large: whether all large
+    ones are there, not only those that are looked up.
     """
 
-    def __init__(self, graph: Graph, memory: bool = False):
+    def __init__(self, graph: Graph, memory: bool = False, large: bool = True):
         super().__init__(graph)
         self.choices = self.spaces = 0
-        self.memory, self.arrays = memory, Arrays(self)
+        self.memory, self.large, self.arrays = memory, large, Arrays(self)
 
     def inner(self) -> "Inner":
         """A graph inside a loop."""
@@ -97,14 +98,12 @@ class Loops(Interpreter):
 
     def _for_loop(self, x: Any, atom: Any, least: int, carried: bool = False) -> Any:
         """What a loop is given: arrays of `least` entries in memory, but for known ones that it does not carry."""
-        if x.size < least:
+        if x.size < least or (carried and not self.large):
             return self.arrays.scalars(x)
-        if not isinstance(x, Pull) and not carried and _is_known(x):
+        if not isinstance(x, Pull) and (not self.large or (not carried and _is_known(x))):
             return x
-        return self.arrays.stored(x, np.dtype(atom.aval.dtype)) if carried else self._readable(x, atom)
-
-    def _readable(self, x: Any, atom: Any) -> Pull:
-        return self.arrays.settled(self.arrays.pulled(x, np.dtype(atom.aval.dtype)))
+        dtype = np.dtype(atom.aval.dtype)
+        return self.arrays.stored(x, dtype) if carried else self.arrays.settled(self.arrays.pulled(x, dtype))
 
     def _loop(self, eqn, constants, carry, xs, counted: dict[int, range]) -> tuple[Loop, list[Scalar], int]:
         """The body of a scan once, as a graph of its own, the arguments of the loop's node, and the nodes that choose.

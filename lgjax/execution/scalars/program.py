@@ -36,11 +36,11 @@ class ScalarProgram(Region):
     """
 
     def __init__(self, jaxpr: Any, constants: Sequence = (), memory: bool = False):
-        """memory: whether large arrays stay arrays, see `arrays.py`."""
+        """memory: whether all large arrays stay arrays, see `arrays.py`, not only those that are looked up."""
         graph = Graph()
         self.dtypes, self.out_dtypes = (list(map(dtype_of, x)) for x in (jaxpr.invars, jaxpr.outvars))
-        run, whole = Unrolling(graph, memory), memory and has_long_loops(jaxpr)
-        read = looked_up(jaxpr)[0] if memory else frozenset()
+        read, some = looked_up(jaxpr)
+        run, whole = Unrolling(graph, memory or some, memory), memory and has_long_loops(jaxpr)
         enter = lambda aval: map_objects(lambda _: graph.input(), np.empty(aval.shape, object))
         # The entries of what is looked up are nowhere scalars: one node stands for all.
         self.inputs = [
@@ -117,11 +117,6 @@ def repeats(jaxpr: Any) -> bool:
         eqn.primitive.name == "while" or any(map(has_while, jaxprs_in(eqn))) for eqn in jaxpr.eqns
     )
     return has_while(jaxpr) or has_long_loops(jaxpr)
-
-
-def needs_memory(jaxpr: Any) -> bool:
-    """Whether some of its arrays are better left in memory: it repeats something, or looks up entries of large ones."""
-    return repeats(jaxpr) or looked_up(jaxpr)[1]
 
 
 def has_long_loops(jaxpr: Any) -> bool:

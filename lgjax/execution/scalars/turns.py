@@ -68,7 +68,7 @@ class Inner:
     def __init__(self, run: Any):
         self.outer = run
         self.graph = TurnGraph()
-        self.run = type(run)(self.graph, run.memory)
+        self.run = type(run)(self.graph, run.memory, run.large)
         self.inputs: dict[int, Ref] = {}
 
     def capture(self, x: Scalar) -> Scalar:
