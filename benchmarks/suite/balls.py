@@ -166,7 +166,7 @@ def grid(n: int = 49, end: float = 4.0, height: float = 5.0) -> Problem:
 
     energy = lambda s: MASS * np.sum(G * s[:n] + 0.5 * s[n:] ** 2)
     invariants = {"energy": energy, "momentum": lambda s: MASS * np.sum(s[n:])}
-    text = f"{n} balls dropped from {height:g} m with restitutions from 0 to 1; after {end:g} s some rest, some bounce"
+    text = f"{n} balls dropped from {height:g} m with restitutions from 0 to 1; some rest in the end"
     return Problem("balls", f"{n} balls", text, end, n, invariants, references, sweeps)
 
 

@@ -74,7 +74,7 @@ def planar(n: int = 6, end: float = 2.0) -> Problem:
         found += peers.mujoco_sweeps(m, 200) + peers.pinocchio_sweeps(m, 200) + peers.exudyn_sweeps(m, 400)
         return found + peers.mjx_sweeps(m, 200) + peers.drake_sweeps(m)
 
-    text = f"{n} uniform rods of 1 m and 1 kg, let go level"
+    text = f"{n} uniform rods of 1 m and 1 kg, let go horizontally"
     return Problem("chain", "Chain of pendulums", text, end, n, {"energy": mujoco_energy(m)}, references, sweeps)
 
 
@@ -142,7 +142,7 @@ def spatial(n: int = 4, end: float = 2.0) -> Problem:
             up, speed = up - e, speed - turn
         return total
 
-    text = f"{n} uniform rods of 1 m and 1 kg on ball joints, hanging; SciPy and diffrax have quaternions"
+    text = f"{n} uniform rods of 1 m and 1 kg on ball joints, hanging"
     return Problem("ball_chain", "Chain on ball joints", text, end, m.positions, {"energy": energy}, references, sweeps)
 
 
@@ -186,7 +186,7 @@ def robot(end: float = 1.0) -> Problem:
     start = [0, 0, 0, 1, 0, 0, 0, *(0,) * 8, *rates]
     references = lambda: tree_references(links, start, end, 25, (0, 0, 0))
     invariants = {"energy": lambda state: moved(state)[1], "momentum": momentum}
-    text = "four legs of two links of 1 kg on a body of 10 kg, all moving; SciPy and diffrax were not run"
+    text = "four legs of two links of 1 kg each on a body of 10 kg, all moving"
     return Problem("robot", "Robot without gravity", text, end, m.positions, invariants, references, sweeps)
 
 

@@ -101,7 +101,7 @@ def four_bars(n: int = 3) -> Problem:
         found += peers.coordinate_sweeps(rate, [0.0, 1.0], state, slice(1, 2), 100)
         return found + peers.mujoco_sweeps(m, 1600) + peers.exudyn_sweeps(m, 1600)
 
-    text = f"{n} four-bars of rods of 1 m, 1 kg, upright, 1 m/s, through singular positions; SciPy, diffrax: one angle"
+    text = f"{n} four-bars of rods of 1 m and 1 kg, upright, 1 m/s, through singular positions"
     return Problem("four_bars", "Four-bars", text, 10.0, size, {"energy": mujoco_energy(m)},
                    references, sweeps)  # fmt: skip
 

@@ -93,7 +93,7 @@ def bricard(end: float = 2.0) -> Problem:
         found += peers.coordinate_sweeps(rate, start, state, slice(2, 3), 100)[:1]  # not in JAX
         return found + peers.mujoco_sweeps(m, 400)
 
-    text = "five moving rods of 1 m and 1 kg, six hinges of 5 constraints for one freedom; SciPy has one speed"
+    text = "five moving rods of 1 m and 1 kg, six hinges of 5 constraints for one freedom; SciPy integrates one speed"
     return Problem("bricard", "Bricard's mechanism", text, end, 5, {"energy": mujoco_energy(m)}, references, sweeps)
 
 

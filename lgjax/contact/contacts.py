@@ -35,8 +35,8 @@ class Contacts:
     A candidate is a point of a shape that may touch a ground: each corner of a shape (one of a sphere, two of a
     capsule, eight of a box), six points of a cylinder, and the support point of any other shape. `names` lists the n
     candidates. Two shapes of a pair have one candidate if one of them is round (two capsules, too), `points` of them if
-    both have faces (boxes, polyhedra, cylinders), and two if one of these is a capsule. While the balls around two
-    shapes are farther apart than an eighth of their radii, their gap is that of the balls: shapes that pass each other
+    both have faces (boxes, polyhedra, cylinders), and two if one of these is a capsule. While the bounding balls of two
+    shapes are farther apart than an eighth of their radii, the gap is that of the balls: shapes that pass each other
     and move by more than this in a step may touch before they meet.
 
     Friction, restitution, smoothing, shapes and grounds are pytree leaves: they can be batched, differentiated, and
@@ -48,20 +48,20 @@ class Contacts:
         ground: planes, height fields, or several of them, world frame.
         shapes: {link: shape or shapes}, where links are names of bodies or frames and shapes are of `lgjax.shapes` in
             the link's frame, m. None takes the collision geometry that came with the model (`Model.geometry`, without
-            meshes that were not read and without what touches nothing by its group and mask); a list of links takes
-            only theirs.
-        pairs: (link, link), whose shapes can touch each other, any convex ones and unions of them; of links in
-            `Robot.pairs` only the shapes that their file lets.
-        friction: >= 0, without unit, one number or (n,). None takes that of the model's geometry where it has one and
-            is used, otherwise 1; of a pair the larger, as in MuJoCo.
-        restitution: in 0..1, one number or (n,). None means none, and saves time.
-        smoothing: >= 0, one number or (n,), distance, m, at which a rigid contact acts before it closes, so that
-            gradients see it. At this distance it carries the weight of the mass that it moves. 0 is the rigid law
-            itself. Only `TimeStepping` has it.
+            meshes that were not read and shapes whose group and mask exclude every contact); a list of links takes only
+            theirs.
+        pairs: (link, link), whose shapes can touch each other, any convex ones and unions of them; for links in
+            `Robot.pairs` only the shapes that their file lets touch.
+        friction: coefficient >= 0, one number or (n,). None takes that of the model's geometry where this is used and
+            has one, otherwise 1; in a pair the larger one, as in MuJoCo.
+        restitution: coefficient in 0..1, one number or (n,). None means none, and saves time.
+        smoothing: one number >= 0, m: the distance at which a rigid contact acts before it closes, so that gradients
+            see it. At this distance it carries the weight of the mass that it moves. 0 is the rigid law itself. Only
+            `TimeStepping` has it.
         joint_limits: whether the model's joint limits (`lower`, `upper`) are part of the rigid problem, True, False or
             a list of names of joints. True takes the joints that have finite limits when the contacts are made.
         joint_friction: the same for dry friction (`friction`). Both need no ground, and only `TimeStepping` has them.
-        points: a polyhedron with more corners than this, and than eight, has so many candidates on a ground: its
+        points: number of candidates on a ground of a polyhedron with more corners than this, and than eight: its
             deepest corner, and those that spread widest among the next to touch. They jump from corner to corner as the
             body turns, which `TimeStepping` takes; a corner that was not among them may sink in for one step, by a part
             of its speed times dt. For `EventDriven` and `forces.contact` give as many points as there are corners.
@@ -71,9 +71,9 @@ class Contacts:
             mechanism.
 
     Raises:
-        ValueError: naming it, for an unknown link, a link that is fixed to the world, a shape without support function,
-            pairs of shapes that are not convex, of links on one body or given twice, negative friction, restitution
-            outside 0..1, a joint that has no limits or more than one coordinate, or if nothing can touch.
+        ValueError: naming the cause: an unknown link, a link that is fixed to the world, a shape without support
+            function, pairs of shapes that are not convex, of links on one body or given twice, negative friction,
+            restitution outside 0..1, a joint that has no limits or more than one coordinate, or nothing that can touch.
     """
 
     def __init__(

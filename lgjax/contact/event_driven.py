@@ -45,15 +45,15 @@ class EventDriven:
     """Rigid contacts with every event at its own time, for `rollout`, `ensemble` and `ControlSystem.of_model`.
 
     It suits few contacts, high accuracy and derivatives through impacts; see `TimeStepping` for many contacts. The
-    controller is evaluated in every stage of the method. It has first derivatives; a second one raises TypeError.
+    controller is evaluated at every stage of the method. There are first derivatives; a second one raises TypeError.
 
     On a `HeightField` a contact that stays closed has jumps of its acceleration, or of its velocity, at the edges of
     cells where the slope changes. They are no events: a step that meets one may need more than max_parts and stop
     early, with the status TOO_MANY_PARTS.
 
-    The status says NOT_SOLVED also where a contact is deeper than 1e-6 m, in float32 1e-4 m, at the end of a step, and
+    The status says NOT_SOLVED also where a contact is deeper than 1e-6 m (1e-4 m in float32) at the end of a step, and
     where a traced number is out of its range: dt, rtol, atol, or friction, restitution and smoothing of the contacts;
-    smoothing has to be 0.
+    smoothing must be 0.
 
     Args:
         rtol, atol: error of the smooth motion in a step of the integrator, as in `integrate_adaptive`; may be traced.

@@ -61,8 +61,8 @@ class TimeStepping:
     Args:
         tolerance: change of a contact's velocity in a sweep, as a fraction of the fastest, at which the solver ends;
             None takes 32 units of round-off. After 60, 120 and 180 sweeps it is 4, 16 and 64 times as much. A solver
-            that stalls, and any after 60 sweeps, ends also below a tenth of the limit of NOT_SOLVED, after 120 sweeps
-            below four tenths.
+            that stalls, and any after 60 sweeps, also ends below a tenth of the limit of NOT_SOLVED, and after 120
+            sweeps below four tenths.
         max_sweeps: largest number of the solver's sweeps over the contacts.
         turns: evaluations of the forward dynamics that find the mean velocity of free flight, at which
             velocity-dependent forces are taken. They keep the energy of fast rotations. None takes 8 for free bodies;
@@ -144,7 +144,7 @@ def contact_step(
         method: a `TimeStepping`.
 
     Returns:
-        a `ContactStep`.
+        a `ContactStep`: the state after the step, impulses and status.
 
     Raises:
         ValueError: for a dt that is known and not positive.
@@ -240,7 +240,7 @@ def contact_points(model: Model, contacts: Contacts, q: Configuration) -> Contac
 
 @checked_arguments()
 def contact_velocities(model: Model, contacts: Contacts, q: Configuration, v: Array) -> Array:
-    """J v: velocities of the touching points relative to what they touch, in the contact frames.
+    """Velocities J v of the touching points relative to what they touch, in the contact frames.
 
     Args:
         model: the mechanism.

@@ -15,7 +15,7 @@ from lgjax.numerics import small_matrix as sm
 
 @checked_arguments()
 def kinetic_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
-    """Kinetic energy, that of the armature included: v . M v / 2.
+    """Kinetic energy, including that of the armature: v . M v / 2.
 
     Args:
         model: the mechanism.
@@ -53,9 +53,9 @@ def total_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
         v: (nv,) velocities, body frame, rad/s and m/s.
 
     Returns:
-        (), J, that of gravity zero at the world origin.
+        (), J; potential energy is zero at the world origin.
 
-    Source: that of `kinetic_energy` and `potential_energy`.
+    Source: as for `kinetic_energy` and `potential_energy`.
     """
     return kinetic_energy(model, q, v) + potential_energy(model, q)
 

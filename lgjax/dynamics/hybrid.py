@@ -76,8 +76,8 @@ def hybrid_dynamics(
         v: (nv,) velocities, body frame, rad/s and m/s.
         vdot: (nv,) accelerations, rad/s^2 and m/s^2; only the prescribed entries are read.
         tau: (nv,) forces, N m and N; only the other entries are read.
-        prescribed: static velocity indices, those of a floating base included, at which vdot is given and tau is solved
-            for; elsewhere tau is given and vdot is solved for.
+        prescribed: static velocity indices, which may be those of a floating base, at which vdot is given and tau is
+            solved for; elsewhere tau is given and vdot is solved for.
         wrenches: as in `forward_dynamics`.
 
     Returns:

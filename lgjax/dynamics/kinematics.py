@@ -49,7 +49,7 @@ def frame_pose(model: Model, q: Configuration, name: str) -> Pose:
     Args:
         model: the mechanism.
         q: its configuration.
-        name: of a body, or of a frame in `model.tree.frames`.
+        name: name of a body, or of a frame in `model.tree.frames`.
 
     Raises:
         ValueError: for an unknown name.

@@ -47,8 +47,8 @@ from lgjax.numerics import small_matrix as sm
 def solve_mass_matrix(model: Model, q: Configuration, f: jax.Array) -> jax.Array:
     """M^-1 f, armature included, in time proportional to the number of bodies.
 
-    For several right sides map it over f with `jax.vmap`: the inertias are then found once. In reverse mode it is its
-    own transpose.
+    For several right sides map it over f with `jax.vmap`: the inertias are then computed once. In reverse mode it is
+    its own transpose.
 
     Args:
         model: the mechanism.

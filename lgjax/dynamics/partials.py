@@ -83,7 +83,7 @@ def inverse_dynamics_partials(
     vdot: jax.Array,
     wrenches: jax.Array | None = None,
 ) -> InversePartials:
-    """Derivatives of `inverse_dynamics` with respect to q, v and vdot; wrenches are held in the body frames.
+    """Derivatives of `inverse_dynamics` with respect to q, v and vdot; wrenches are constant in the body frames.
 
     Args:
         model: the mechanism.
@@ -121,7 +121,7 @@ def forward_dynamics_partials(
 ) -> ForwardPartials:
     """Derivatives of `forward_dynamics` with respect to q, v and tau: M^-1 (d(tau) - d(`inverse_dynamics`)).
 
-    The last term is taken at constant vdot. Wrenches are held in the body frames.
+    The last term is taken at constant vdot. Wrenches are constant in the body frames.
 
     Args:
         model: the mechanism.

@@ -1,4 +1,4 @@
-"""Analytic functions of ad on SE(3), in closed form: what `se3.dexp`, its inverse and `function_of_ad` are made of."""
+"""Analytic functions of ad on SE(3), in closed form, for `se3.dexp`, its inverse and `function_of_ad`."""
 
 import jax
 

@@ -53,7 +53,7 @@ def takes(single: bool = False, /, **forms: Form) -> Callable[[Callable[P, R]], 
     """Decorate a function of arrays (..., *form) and tuples of them, whose leading axes broadcast; by argument name.
 
     single: no leading axes. Functions of arrays alone are traced once for each shape (`jax.jit`), however often a
-    program calls them. Raises TypeError for what is no array of real numbers or not the tuple expected, ValueError for
+    program calls them. Raises TypeError for anything but an array of real numbers or the expected tuple, ValueError for
     shapes.
     """
 

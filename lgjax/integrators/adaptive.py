@@ -344,9 +344,9 @@ def integrate_adaptive(
 ) -> AdaptiveSolution:  # fmt: skip
     """Integrate y' = field(t, y) on a space from t0 to t1 with steps that keep the estimated error within tolerance.
 
-    `status` says what went wrong on the way and for traced arguments, under vmap for each trajectory. Transforms with
-    jit, vmap and grad in both modes; derivatives hold the accepted step sizes fixed and take the time of max_steps
-    steps. Called outside `jit` it computes the scan of the derivatives in vain.
+    `status` reports failures on the way and wrong traced arguments, under vmap for each trajectory. It works with jit,
+    vmap and grad in both modes; derivatives hold the accepted step sizes fixed and take the time of max_steps steps.
+    Called outside `jit` it also runs the scan that only derivatives need.
 
     Args:
         space, field, y0, t0, t1: as in `integrate`.
@@ -360,10 +360,10 @@ def integrate_adaptive(
         controller: ELEMENTARY, the rule of eq. (33), or PI_CONTROL; Taylor has its own.
         event: (t, y) -> scalar: where its sign changes the run ends, at that point to round-off, with `stopped`. It is
             evaluated after every step, and by Taylor at `substeps` points within; what changes twice in between is
-            missed, as is what happens at t0 or while it is NaN. Derivatives account for the change of its time. States
-            at times of save_at after it are NaN, which is not a failure.
-        direction: 1 or -1: only events that rise or fall along the run. A run that starts where one was stopped needs
-            it.
+            missed, as is an event at t0 or while its function is NaN. Derivatives account for the change of its time.
+            States at times of save_at after it are NaN, which is not a failure.
+        direction: 1 for events that rise along the run, -1 for events that fall, 0 for both. A run that starts where an
+            event stopped another needs 1 or -1.
 
     Raises:
         TypeError, ValueError: as `integrate`, and for known tolerances that are not positive or known times of save_at

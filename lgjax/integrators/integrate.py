@@ -90,7 +90,7 @@ def integrate(
 ) -> Solution:  # fmt: skip
     """Integrate y' = field(t, y) on a space from t0 to t1 in `steps` equal steps.
 
-    Transforms with jit, vmap, and grad in both modes. Called outside `jit` it compiles at every call, like `lax.scan`;
+    It works with jit, vmap, and grad in both modes. Called outside `jit` it compiles at every call, like `lax.scan`;
     inside, new values of y0, t0 and t1 compile nothing.
 
     Args:
@@ -98,19 +98,22 @@ def integrate(
         field: (t, y) -> algebra element in the form that ``space.dim`` says (for a left translation the spatial, for a
             right translation the body velocity), in the dtype of the state.
         y0: the state at t0, a point of the space.
-        t0, t1: may be traced and are taken in the dtype of the state; t1 < t0 integrates backwards.
+        t0, t1: start and end, may be traced; converted to the dtype of the state. t1 < t0 integrates backwards.
         steps: number of steps, static.
         method: such as `MuntheKaas(RK4)`, static.
-        save_every: static, a divisor of `steps`: the states at t0 and after every `save_every` steps are returned, so
-            steps / save_every + 1 of them; for None only the final one, with a leading axis of length 1.
-        remat: static: reverse mode keeps every `remat`-th state, about every √steps-th if True, and recomputes the
-            others. Derivatives are the same to round-off; memory is that of √steps steps, at the price of a second
-            forward run.
+        save_every: a divisor of `steps`, static: the states at t0 and after every `save_every` steps are returned,
+            steps / save_every + 1 of them; with None only the final one, with a leading axis of length 1.
+        remat: static; reverse mode keeps every `remat`-th state, about every √steps-th if True, and recomputes the
+            others. Derivatives are the same to round-off; with True the memory is that of √steps steps, at the price of
+            a second forward run.
         checkpoint: a `lgjax.saving.Checkpoint`, which writes a long run to a folder in parts, so that it can be
             resumed.
 
+    Returns:
+        a `Solution`: times, states and status.
+
     Raises:
-        TypeError, ValueError: naming what does not fit.
+        TypeError, ValueError: naming the argument that does not fit.
 
     Example:
         >>> space = lgjax.right_translation(lgjax.SO3)

@@ -70,10 +70,10 @@ def build(
 
     Args:
         bodies: each a `Body`; the moving ones are numbered depth first, children in the order given.
-        name: of the model.
+        name: name of the model, for messages.
         gravity: (3,) in the world, m/s^2.
         check_inertia: "warn" turns the error for the triangle inequality into a warning.
-        dtype: by default JAX's default float.
+        dtype: dtype of all arrays, by default JAX's default float.
         geometry: shapes fixed to bodies, for contacts; the dynamics do not use it.
 
     Raises:

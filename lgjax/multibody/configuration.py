@@ -174,6 +174,9 @@ def retract(model: Model, q: Configuration, dv: jax.Array) -> Configuration:
         model: the mechanism.
         q: its configuration.
         dv: (nv,) displacement, body frame, rad and m.
+
+    Returns:
+        a `Configuration`.
     """
     return displaced(model.tree, q, dv)
 
@@ -207,9 +210,9 @@ def pose_tangent(pose: Pose, twist) -> Pose:
 
 
 def tangent(tree: Tree, q: Configuration, v) -> Configuration:
-    """d/ds q exp(s v) at s = 0, as tangents of the arrays of q: where one derivative is wanted, without an exponential.
+    """d/ds q exp(s v) at s = 0, as tangents of the arrays of q, computed without an exponential.
 
-    The same at every s, so derivatives of this along itself are those of higher order along q exp(s v).
+    It is the same function of q at every s, so its derivatives along itself are the higher ones along q exp(s v).
     """
     frees, joints, balls = split_velocity(tree, v)
     poses = _of_any(lambda xi, y: pose_tangent(y, xi), frees, q.free_poses)

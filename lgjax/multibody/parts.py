@@ -15,7 +15,7 @@ Numbers = float | tuple[float, ...]
 class Joint:
     """Joint between a body and its parent. SI units and radians; vectors are in the body frame at q = 0.
 
-    Kinds, with their scalar coordinates; or your own, from `joint_kind`, with z along the axis:
+    Kinds, with their scalar coordinates (rad and m); or your own, from `joint_kind`, with z along the axis:
 
     "revolute", "continuous"  angle about the axis
     "prismatic"               displacement along it
@@ -23,20 +23,22 @@ class Joint:
     "cylindrical"             angle about it, displacement along it
     "universal"               angle about it, then about `second_axis`, which turns with it
     "planar"                  angle about it, normal to the plane, then displacements along `second_axis` and along the
-                              direction that completes a right-handed frame, neither of which turns
+                              direction that completes a right-handed frame; neither direction turns
     "spherical", "free"       no axis, no scalar coordinates
     "fixed"                   no axis, no motion
 
     Args:
-        name: of the joint.
+        name: unique among the joints of a model.
         kind: one of the above.
-        axis, origin: (3,) of the joint.
-        lower, upper, effort, velocity_limit, friction: limits and dry friction, data that the dynamics do not apply.
-        damping, armature: viscous damping, and inertia added on the joint side. Like limits and friction, one number
-            for all coordinates of the joint, or one for each.
-        pitch: of a helical joint, m/rad.
-        second_axis: (3,), perpendicular to the axis, x of the joint frame; None carries x along with the shortest
-            rotation of z to the axis.
+        axis: (3,) direction, of any length.
+        origin: (3,) a point on the axis, m; zero for a free joint.
+        lower, upper, effort, velocity_limit, friction: limits of position, force and speed, and dry friction, N m or N;
+            data that the dynamics do not apply.
+        damping, armature: viscous damping, N m s/rad or N s/m, and inertia added on the joint side, kg m^2 or kg. Like
+            limits and friction, one number for all coordinates of the joint, or one for each.
+        pitch: advance of a helical joint, m/rad.
+        second_axis: (3,), perpendicular to the axis, x of the joint frame; None turns x by the shortest rotation of z
+            to the axis.
     """
 
     name: str
@@ -59,11 +61,12 @@ class Body:
     """Rigid body: the pose of its frame in its parent's frame at q = 0, and its inertia. SI units.
 
     Args:
-        name: of the body.
+        name: unique among the bodies of a model.
         parent: name of the body that carries it, None for the world.
         joint: the `Joint` between the two.
-        rotation, position: (3, 3) and (3,), the pose.
-        mass, com, inertia: com (3,) in the body frame; inertia (3, 3) about com, axes of the body frame.
+        rotation, position: (3, 3) and (3,), the pose of its frame in its parent's frame at q = 0, m.
+        mass, com, inertia: kg; center of mass (3,) in the body frame, m; inertia (3, 3) about the center of mass in the
+            axes of the body frame, kg m^2.
     """
 
     name: str

@@ -5,8 +5,8 @@ elementwise work anyway, so nothing here calls ``dot_general``: every contractio
 products, which XLA fuses with its surroundings.  Every function broadcasts over leading axes and keeps
 the dtype of its arguments.
 
-The functions are `jax.jit`: however often a program calls one, it is traced, differentiated and transposed
-once for each shape. Otherwise tracing them is most of what a program waits for before it is compiled.
+The functions are jitted: each is traced, differentiated and transposed once for each shape, however often a program
+calls it. Otherwise a program would spend most of the time before its compilation on tracing them.
 """
 
 import operator

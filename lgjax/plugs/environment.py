@@ -81,7 +81,7 @@ class Environment:
             contacts act. An episode may have another model with the same tree, its parameters `params`, and other
             contacts: `EnvironmentParams`.
         dt: length of a step, s; the action is held during it.
-        steps: in an episode, the horizon.
+        steps: number of steps in an episode, the horizon.
         start: (key, model) -> (q, v), drawn at random.
         observe: (model, q, v) -> vector (observation_size,).
         reward: (model, q, v, action) -> number, from the state after a step and the action that led to it.
@@ -165,7 +165,7 @@ class Environment:
         """First observation and state of an episode.
 
         Args:
-            key: of `jax.random`.
+            key: a key of `jax.random`.
             params: a `Model` with the tree of `model`, or `EnvironmentParams`; None for `model`.
         """
         return self._call("_reset", key, params)
@@ -177,7 +177,7 @@ class Environment:
 
         Args:
             key: for the start of the next episode, if this one ends.
-            state: of the episode.
+            state: `EnvironmentState` that `reset` or `step` returned.
             action: (actions,).
             params: as in `reset`.
         """

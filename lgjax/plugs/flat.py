@@ -108,8 +108,8 @@ def flat_field(
 
     Args:
         model: the mechanism.
-        controller, wrenches: (t, q, v) -> tau (nv,) and -> (nbodies, 6), body frame, as `rollout` takes them; None for
-            no such force. Where args is not None, both are called with it as a fourth argument.
+        controller, wrenches: (t, q, v) -> tau (nv,) and (t, q, v) -> (nbodies, 6), body frame, as in `rollout`; None
+            for no such force. If args is not None, both receive it as a fourth argument.
 
     Raises:
         ValueError: for results of the wrong shape.

@@ -33,10 +33,10 @@ def gymnasium_vector(
     all its steps and nothing else ended it. info has "status" and "contact" of `Environment.step`.
 
     Args:
-        environment: what is copied.
+        environment: the `Environment` to copy.
         batch: number of copies.
-        params: those of the copies, all arrays with a leading axis (batch,); None for none of their own.
-        seed: of the keys, until `reset(seed=)` gives another one.
+        params: parameters of the copies, all arrays with a leading axis (batch,); None for those of `environment`.
+        seed: seed of the random keys, until `reset(seed=)` gives another one.
 
     Raises:
         ImportError: naming the extra, if gymnasium is not installed.
@@ -57,7 +57,7 @@ def _vector_class() -> type:
 
 
 class _Batch:
-    """The part of a `VectorEnv` that is not of gymnasium."""
+    """The part of a `VectorEnv` that gymnasium does not provide."""
 
     def __init__(self, environment: Environment, batch: int, params: Any, seed: int):
         library = gymnasium()

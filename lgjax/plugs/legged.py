@@ -70,15 +70,15 @@ def walking_quadruped(
 
     Args:
         command: velocity of the trunk in its own frame along x and y, m/s, and about z, rad/s.
-        spread: each episode draws its own command from command ± spread.
+        spread: each episode draws its own command from command ± spread, m/s and rad/s.
         rough: whether the ground is a height field, flat until `random_params` gives it heights.
-        dtype: of the model.
-        dt: time of a control step, s.
-        substeps: number of steps of `TimeStepping` in it.
+        dtype: dtype of the model.
+        dt: length of a control step, s.
+        substeps: number of steps of `TimeStepping` in a control step.
         steps: number of control steps in an episode.
-        stiffness, damping: of the servos, N m/rad and N m s/rad, whose torques stay within the efforts of the model.
-        reach: rad, of an action of 1.
-        friction: coefficient of the contacts.
+        stiffness, damping: gains of the servos, N m/rad and N m s/rad; torques stay within the efforts of the model.
+        reach: angle by which an action of 1 moves a target, rad.
+        friction: coefficient of friction of all contacts.
     """
     if dtype not in (jnp.float32, jnp.float64):
         raise TypeError(f"dtype must be jnp.float32 or jnp.float64, got {checks.shown(dtype)}")
@@ -122,7 +122,7 @@ def random_params(
     """Parameters for one robot of a batch; map over keys with `jax.vmap`.
 
     Args:
-        key: of `jax.random`.
+        key: a key of `jax.random`.
         environment: such as `walking_quadruped()`.
         masses: range of a factor on the density of each body.
         friction: range of the coefficient of all contacts.

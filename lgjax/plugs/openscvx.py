@@ -25,7 +25,7 @@ def openscvx_dynamics(
 ) -> dict[str, Callable[..., Array]]:
     """The entry "dynamics" of OpenSCvx's argument `byof` ("bring your own functions") for a mechanism.
 
-    Give no symbolic dynamics for the two states:
+    Use it without symbolic dynamics for the two states:
 
         dynamics = openscvx_dynamics(model, qpos, qvel, control)
         ox.Problem(dynamics={}, byof={"dynamics": dynamics}, states=[qpos, qvel], ...)
@@ -37,8 +37,8 @@ def openscvx_dynamics(
         model: the mechanism, or a function of the parameters of the problem that returns it.
         qpos, qvel: of OpenSCvx's class `State`, of sizes (nq,) and (nv,), with the coordinates of `flat_state`.
         control: its `Control`.
-        actuation: maps a control to tau (nv,); by default the control is tau.
-        wrenches: maps a control to wrenches (nbodies, 6) in body frames; None for none.
+        actuation: maps a control to tau (nv,), N m and N; by default the control is tau.
+        wrenches: maps a control to wrenches (nbodies, 6) in body frames, N m and N; None for none.
 
     Raises:
         ValueError: for a state of the wrong size, when the problem is made.

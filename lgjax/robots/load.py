@@ -62,21 +62,21 @@ def load_robot(
     are soft; springs, dampers, tendons, gravity compensation, fluid, armature; actuators, which take MuJoCo's controls;
     sensors, keyframes, contact filters and friction, and planes of the world as grounds. Limits and dry friction of
     joints are data of the model; those of tendons are forces: soft stops, which yield at rest as MuJoCo's do, and
-    friction smoothed near zero speed. `Robot.ignored` lists what is left out; a warning names what affects the motion.
+    friction smoothed near zero speed. `Robot.ignored` lists parts left out; a warning names those that affect motion.
 
     Args:
         path_or_text: name of the file, or its text, a string that starts with '<'.
         floating_base: True puts the root link of a URDF on a free joint, False fixes it to the world. None fixes a root
             link that is called "world" or that has no mass, counting all links fixed to it, and lets any other float.
         check_inertia: as in `load_urdf`.
-        folder: an MJCF may read files in it and below; the folder of the file by default.
+        folder: folder in and below which an MJCF may read files; by default that of the file.
         ignore: kinds of elements to leave out: "actuator", "armature" (of free joints), "contact", "damping" (of higher
             order), "equality", "fluid", "gravcomp", "keyframe", "mimic" (frees the joints), "sensor", "spring",
             "tendon" (forces of tendons), "transmission".
         packages: {name: folder} for package://name/... in a URDF; other packages are searched for in the folder of the
             file and above it, then in ROS_PACKAGE_PATH and AMENT_PREFIX_PATH.
-        meshes, mesh_vertices: "hull" turns collision meshes into convex hulls of at most so many vertices, with None of
-            any number; "ignore" opens no mesh.
+        meshes: "hull" turns collision meshes into convex hulls, "ignore" opens no mesh.
+        mesh_vertices: largest number of vertices of a hull, None for no limit.
 
     Raises:
         ImportError: without the extra `urdf` or `mjcf`.

@@ -32,14 +32,14 @@ def rollout_memory(
 ) -> int:
     """Bytes that reverse mode through `rollout` keeps for a batch, for derivatives with respect to (q, v).
 
-    The rollout is traced, not compiled. The count has what the forward run keeps of every step or, with `remat`, the
-    state of every segment and what is kept of one segment, and the states that are saved. XLA's own figure,
+    The rollout is traced, not compiled. The count includes the values that the forward run keeps of every step or, with
+    `remat`, of one segment and the state at every segment, and the saved states. XLA's own figure,
     `compiled.memory_analysis().temp_size_in_bytes`, adds the work of one step.
 
     Args:
         model, steps, controller, method, save_every, wrenches, remat: as in `rollout`.
         batch: number of systems.
-        of_model: count derivatives with respect to the model too.
+        of_model: True counts derivatives with respect to the model too.
     """
 
     checked = checked_model(model)

@@ -73,7 +73,7 @@ def rollout(
 ) -> Trajectory:  # fmt: skip
     """Motion from (q, v) over `steps` steps of dt seconds, differentiable in everything that is traced, in both modes.
 
-    A `Robot` brings its loops, forces and actuators. With activations or delays controls are taken once a step and
+    A `Robot` brings its loops, forces and actuators. With activations or delays, controls are evaluated once a step and
     held. A controller with memory, such as `control.PredictiveController`, acts at every step, or at one of `every`
     steps.
 
@@ -83,18 +83,18 @@ def rollout(
 
     Args:
         model: a `Model` or a `Robot`.
-        q: configuration at the start; with loops it has to be closed, see `project_positions`.
+        q: configuration at the start; loops must be closed in it, see `project_positions`.
         v: (nv,) velocities at the start, body frame, rad/s and m/s.
-        controller: (t, q, v) -> tau (nv,), N m and N, evaluated at every stage of the method; None is no force. Of a
-            robot's actuators it returns the controls (n,), or is an array of constant ones.
+        controller: (t, q, v) -> tau (nv,), N m and N, evaluated at every stage of the method; None is no force. For a
+            robot with actuators it returns their controls (n,), or is an array of constant controls.
         dt: length of a step, s; may be traced.
         steps: number of steps, static.
-        method: integrator, static. `contact.TimeStepping()` evaluates the controller once a step, half way, solves
-            loops and contacts together, and takes damping of joints and the stiffness and damping of a `forces.Force`
-            at the end of the step, so stiff ones stay stable. It also runs without contacts.
+        method: integrator, static. `contact.TimeStepping()` evaluates the controller once a step, halfway, solves loops
+            and contacts together, and takes damping of joints and the stiffness and damping of a `forces.Force` at the
+            end of the step, so stiff ones stay stable. It also runs without contacts.
         save_every: a divisor of steps, or None for the final state alone, static.
         wrenches: (t, q, v) -> (nbodies, 6), body frame, at the body origin, N m and N.
-        remat: reverse mode takes the memory of √steps steps only, see `integrate`, `control.rollout_memory`.
+        remat: True: reverse mode takes the memory of √steps steps only, see `integrate`, `control.rollout_memory`.
         checkpoint: a `lgjax.saving.Checkpoint`, which writes a long run to a folder part by part, to be resumed from
             there.
         loops: closed loops; None takes those of a robot, () none.
@@ -102,8 +102,8 @@ def rollout(
             kinetic-energy metric, "mass", or the plain one, "plain"; None relies on alpha and beta.
         alpha, beta: 1/s, of `constrained_forward_dynamics`.
         tolerance: of the positions of loops, see `project_positions`.
-        contacts: rigid ones, for TimeStepping and `contact.EventDriven`, dt > 0; None takes those of a robot with the
-            ground of its file, () none. Compliant ones are a controller, `forces.contact`.
+        contacts: rigid contacts, for TimeStepping and `contact.EventDriven`, dt > 0; None takes those of a robot with
+            the ground of its file, () none. Compliant contacts are a controller, `forces.contact`.
 
     Raises:
         ValueError: for results of the wrong shape and for a known start at which loops are open.

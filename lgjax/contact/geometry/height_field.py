@@ -17,13 +17,14 @@ class HeightField:
     """Ground z = h(x, y), bilinear between heights (nx, ny), m; beyond the grid as high as at its edge.
 
     The normal of a place is that of its cell, so it jumps at the edges of cells where the slope does. A ball that
-    touches such an edge or a vertex has the normal along the line from its nearest point, `nearest.py`. All numbers may
+    touches such an edge or a vertex has the normal along the line from the nearest point of the ground. All numbers may
     be traced, batched and differentiated.
 
     Args:
-        heights: [i, j] is the height at (corner[0] + i spacing[0], corner[1] + j spacing[1]), world frame, m.
+        heights: (nx, ny); heights[i, j] is the height at (corner[0] + i spacing[0], corner[1] + j spacing[1]), world
+            frame, m.
         spacing: one number or (2,), m.
-        corner: (2,), m; None puts the middle of the grid at the origin.
+        corner: (2,) place of heights[0, 0], world frame, m; None puts the middle of the grid at the origin.
 
     Raises:
         ValueError: for a grid with fewer than two rows or columns, a spacing that is not positive, and values that are

@@ -89,8 +89,8 @@ def inverse_kinematics(
 
     If q0 does not lead to the targets, the search starts again from other guesses, which spread the joints over their
     ranges and leave free bases and ball joints as in q0. If no guess leads to the targets, the result is the
-    configuration with the smallest sum of squares of weighted errors that was found. To ignore limits, replace `lower`
-    and `upper` of the model. For a batch of targets or guesses use jax.vmap.
+    configuration found with the smallest sum of squares of weighted errors. To ignore limits, replace `lower` and
+    `upper` of the model. For a batch of targets or guesses use jax.vmap.
 
     Derivatives with respect to targets, rest, limits and parameters of the model are those of the implicit function, of
     any order and in both modes, and take no iterations. With `rest` they follow the nearest solution, without it the
@@ -102,16 +102,16 @@ def inverse_kinematics(
             alone, or a rotation (3, 3) alone.
         q0: first guess of the search.
         center_of_mass: target (3,) of the whole mechanism in the world, m.
-        rest: of the configurations that reach the targets, return the one nearest to this one: a local minimum of the
-            distance, found by descent from the first solution.
+        rest: return, among the configurations that reach the targets, the one nearest to this one: a local minimum of
+            the distance, found by descent from the first solution.
         weights: {frame: (per radian, per meter)}, by default 1 and the inverse of half the length of the chain to the
             frame, and 1 per meter of the center of mass; they matter if targets are out of reach.
         joints: names of the joints that may move, by default all that targets and loops depend on, free bases included;
             the others stay as in q0.
-        loops: closed in the result, by default those of a Robot; `()` for none.
-        guesses: how many are tried at most, q0 included.
-        tolerance: of `error`, rad and m; 1e-8 by default, 1e-5 in float32.
-        max_iterations: of each descent.
+        loops: loops that the result keeps closed, by default those of a Robot; `()` for none.
+        guesses: largest number of guesses tried, including q0.
+        tolerance: largest `error` of a solution, rad and m; 1e-8 by default, 1e-5 in float32.
+        max_iterations: largest number of iterations of each descent.
 
     Returns:
         an `InverseKinematics`: q, status, error, iterations.

@@ -1,4 +1,4 @@
-"""The constraints of all loops at one state: residual, Jacobian, rate and what of the acceleration is known."""
+"""The constraints of all loops at one state: residual, Jacobian, rate and bias of the acceleration."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -64,8 +64,8 @@ def constrained_forward_dynamics(
     """Accelerations under the forces tau of a mechanism with closed loops: M vdot + b = tau + A^T lambda.
 
     The constraints hold as d^2 phi/dt^2 = -2 alpha dphi/dt - beta^2 phi (Baumgarte). Dependent ones are left out of the
-    solve; the status says REDUNDANT and `rank` how many count, and INCONSISTENT where they contradict one another.
-    Nothing is assumed of q and v: see `project_positions` and `project_velocity`.
+    solve: the status says REDUNDANT, and INCONSISTENT where they contradict one another; `rank` says how many count. q
+    and v need not obey the constraints: see `project_positions` and `project_velocity`.
 
     Args:
         model: the mechanism.
@@ -74,8 +74,11 @@ def constrained_forward_dynamics(
         v: (nv,) velocities, body frame, rad/s and m/s.
         tau: (nv,) generalized forces, N m and N.
         wrenches: as in `forward_dynamics`.
-        alpha, beta: 1/s, traced.
+        alpha, beta: gains of the equation above, 1/s, may be traced.
         tolerance: relative size below which constraints count as dependent, by default half the digits of the dtype.
+
+    Returns:
+        a `ConstrainedDynamics`: vdot, tau, multipliers and status.
 
     Source: [kim2012] eqs. 54-55; the solve is derived in the comments.
     """
@@ -93,8 +96,8 @@ def constrained_hybrid_dynamics(
     """Accelerations and forces of a mechanism with closed loops where some accelerations are prescribed.
 
     Where the prescribed motion alone decides some of the constraints, the forces that drive it can work against one
-    another: the status says OVERACTUATED. Where it contradicts a constraint the status says INCONSISTENT and the
-    residual how much.
+    another: the status says OVERACTUATED. Where it contradicts a constraint the status says INCONSISTENT, and the
+    residual says by how much.
 
     Args:
         model: the mechanism.
@@ -102,9 +105,12 @@ def constrained_hybrid_dynamics(
         q: its configuration.
         v, vdot, tau, prescribed: as in `hybrid_dynamics`.
         wrenches: as in `forward_dynamics`.
-        minimum: which of several solutions is returned: that with the least multipliers, "constraint_force", or with
-            the least forces of the prescribed joints, "torque".
+        minimum: the choice among several solutions: "constraint_force" for the least multipliers, "torque" for the
+            least forces of the prescribed joints.
         alpha, beta, tolerance: as in `constrained_forward_dynamics`.
+
+    Returns:
+        a `ConstrainedDynamics`: vdot, tau, multipliers and status.
 
     Raises:
         ValueError: for prescribed indices that are out of range or named twice, and for an unknown `minimum`.

@@ -37,20 +37,21 @@ def constrained_inverse_dynamics(
 
     The passive joints determine the multipliers, A_p^T lambda = tau_r - tau at p with tau_r = M vdot + b, and these the
     actuators, tau = tau_r - A^T lambda. Where more than one solution exists the status says OVERACTUATED. Where none
-    exists it says UNDERACTUATED: the solution is that with the least residual, the force that is missing at the passive
-    joints.
+    exists it says UNDERACTUATED, and the result has the least residual, the force missing at the passive joints.
 
     Args:
         model: the mechanism.
         loops: one `Loop` or several.
-        q, v, vdot: configuration, (nv,) velocities and (nv,) accelerations, to be consistent with the loops: SLIPPING
-            and INCONSISTENT say that the last two are not.
-        actuated: static velocity indices whose force is found.
+        q, v, vdot: configuration, (nv,) velocities, body frame, rad/s and m/s, and (nv,) accelerations, rad/s^2 and
+            m/s^2, consistent with the loops: the status says SLIPPING or INCONSISTENT where v or vdot is not.
+        actuated: static velocity indices at which forces are found.
         tau: (nv,) forces of the other joints, N m and N, by default zero.
         wrenches: as in `forward_dynamics`.
-        minimum: which of several solutions is returned: that with the least multipliers, "constraint_force", or with
-            the least actuator forces (in the units that they have), "torque".
+        minimum: as in `constrained_hybrid_dynamics`, where "torque" means the forces of the actuated joints.
         tolerance: as in `constrained_forward_dynamics`.
+
+    Returns:
+        a `ConstrainedDynamics`: vdot, tau, multipliers and status.
 
     Raises:
         ValueError: for actuated indices that are out of range or named twice, and for an unknown `minimum`.

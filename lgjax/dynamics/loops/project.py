@@ -110,20 +110,23 @@ def project_positions(
 ) -> Projection:
     """The configuration with closed loops that is nearest to q: retract(q, d) with the least d^T M(q) d.
 
-    Steps toward the constraints and along them at once, none longer than half a radian or meter in an entry, and taken
-    only if they come closer to one of the two goals; a few for loops that are nearly closed, tens from far away.
-    Nearest means a local minimum. Always ends. Derivatives in everything that is traced are those of the implicit
-    function, of any order and in both modes, and cost no iterations; they hold where `converged` does.
+    Each step leads toward the constraints and along them at once. No entry of it is longer than half a radian or meter,
+    and it is taken only if it comes closer to one of the two goals. Loops that are nearly closed take a few steps,
+    others tens. Nearest means a local minimum. Derivatives with respect to everything that is traced are those of the
+    implicit function, of any order and in both modes, and cost no iterations; they hold where `converged` is True.
 
     Args:
         model: the mechanism.
         loops: one `Loop` or several.
-        q: a configuration.
+        q: a configuration, whose loops may be open.
         metric: "mass": M is the mass matrix at q; "plain": the identity.
-        tolerance: of the residual's length, by default eps^(3/4); may be traced.
+        tolerance: largest length of the residual of closed loops, by default eps^(3/4); may be traced.
         rank: relative size below which constraints count as dependent, `tolerance` of `constrained_forward_dynamics`;
             may be traced.
         max_iterations: largest number of steps, static.
+
+    Returns:
+        a `Projection`: q, residual, iterations, converged.
 
     Raises:
         ValueError: for an unknown metric and for max_iterations below 1.
@@ -149,7 +152,7 @@ def project_velocity(
 ) -> jax.Array:
     """The velocity nearest to v in the kinetic-energy metric that keeps the loops closed, A v = 0.
 
-    It is what is left of v after an impulse of the constraints; the kinetic energy never grows.
+    It is the velocity after an impulse of the constraints; the kinetic energy never grows.
 
     Args:
         model: the mechanism.
@@ -159,7 +162,7 @@ def project_velocity(
         tolerance: as in `constrained_forward_dynamics`.
 
     Returns:
-        (nv,), body frame.
+        (nv,), body frame, rad/s and m/s.
     """
     return velocity_projection(model, loops, q, v, "mass", tolerance)[0]
 

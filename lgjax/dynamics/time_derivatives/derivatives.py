@@ -38,14 +38,15 @@ def inverse_dynamics_time_derivatives(
     Args:
         model: the mechanism.
         q: its configuration.
-        v: (order + 2, nv), the velocity and its derivatives.
-        order: of the highest derivative, static.
+        v: (order + 2, nv), the velocity and its time derivatives; row k in rad/s^(k + 1) and m/s^(k + 1).
+        order: order of the highest derivative, static.
         frame: "body"; or "spatial", where the base part of v and of the result is the twist and wrench in world axes
-            about the world origin, and the component-wise derivatives of those.
-        wrenches: (order + 1, nbodies, 6) with their derivatives, body frame, at the body origin; None for none.
+            about the world origin, and their component-wise derivatives.
+        wrenches: (order + 1, nbodies, 6), wrenches and their time derivatives, body frame, at the body origin, N m and
+            N; None for none.
 
     Returns:
-        (order + 1, nv).
+        (order + 1, nv); row k in N m/s^k and N/s^k.
 
     Source: [ali2026] Alg. 2.
     """
@@ -72,12 +73,12 @@ def forward_dynamics_time_derivatives(
     Args:
         model: the mechanism.
         q: its configuration.
-        v: (nv,) velocities.
-        tau: (order + 1, nv), the forces and their time derivatives.
+        v: (nv,) velocities, rad/s and m/s.
+        tau: (order + 1, nv), the forces and their time derivatives; row k in N m/s^k and N/s^k.
         frame, wrenches: as in `inverse_dynamics_time_derivatives`.
 
     Returns:
-        (order + 1, nv).
+        (order + 1, nv); row k in rad/s^(k + 2) and m/s^(k + 2).
 
     Source: [ali2026] Alg. 3.
     """
@@ -94,9 +95,9 @@ def hybrid_dynamics_time_derivatives(
     Args:
         model: the mechanism.
         q: its configuration.
-        v: (nv,) velocities.
-        vdot: (order + 1, nv), read where it is prescribed; None if nothing is prescribed.
-        tau: (order + 1, nv), read elsewhere.
+        v: (nv,) velocities, rad/s and m/s.
+        vdot: (order + 1, nv), read at the prescribed indices; None if there are none.
+        tau: (order + 1, nv), read at the others.
         prescribed: static velocity indices at which vdot is given and tau solved for; elsewhere the reverse. In the
             spatial frame a base is prescribed as a whole or not at all.
         frame, wrenches: as in `inverse_dynamics_time_derivatives`.

@@ -30,10 +30,10 @@ def joint_kind(
 ) -> JointKind:
     """Make a kind of joint with nv scalar coordinates q, to pass to `Joint(kind=...)`.
 
-    The functions are checked at `samples`. Recursions are compiled once for each kind, so make it once.
+    The functions are checked at `samples`. Recursions are compiled once for each kind, so make each kind once.
 
     Args:
-        name: of the kind, in errors.
+        name: name of the kind, for error messages.
         transform: q (nv,) -> Pose(rotation (3, 3), translation (3,)): the child frame after the joint in the frame
             before it, any smooth JAX function that keeps the dtype of q. z of the joint frame is along `Joint.axis`.
         subspace: q -> S (6, nv), in the dtype of q: the twist of the child relative to that frame is S dq/dt, [w, v] in

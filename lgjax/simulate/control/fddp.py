@@ -15,14 +15,14 @@ class FDDP(RegulatorMethod):
     """Multiple shooting with a state and a control per step, solved by Riccati's recursion.
 
     A guess may have any states (`nodes` of `optimize_controls`). Where a step of the system does not end at the next
-    state, there is a gap. An iteration of step size s, at most 1, leaves 1 - s of every gap, so that one of size 1
-    closes all. It must lower the merit: the cost plus a multiple of the sum of all gaps, chosen as large as necessary.
-    Bounds and constraints are those of `ILQR`.
+    state, there is a gap. An iteration of step size s, at most 1, leaves 1 - s of every gap, so that a step of size 1
+    closes all gaps. It must lower the merit: the cost plus a multiple of the sum of all gaps, chosen as large as
+    necessary. Bounds and constraints are those of `ILQR`.
 
     Args:
         forward: "nonlinear": states follow the dynamics from the start, apart from what is left of the gaps; "linear":
             states follow the linear model, all steps side by side, and its errors are the new gaps.
-        line_search: "first" by default; this and the other options are those of `ILQR`.
+        line_search: as in `ILQR`, "first" by default; so are the other options.
         feasibility: largest violation with which a guess may converge; gaps are violations.
 
     Source: [mastalli2020]; [giftthaler2018] for "linear"; [nocedal2006] section 18.3 for the merit.

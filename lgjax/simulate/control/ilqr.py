@@ -20,11 +20,11 @@ class ILQR(RegulatorMethod):
     Lagrangian.
 
     Args:
-        line_search: "best": steps of ten lengths side by side, and the best is taken, as suits a GPU; "first":
-            sequentially, and the first that gains enough is taken, as suits a CPU.
+        line_search: "best" tries steps of ten lengths side by side and takes the best, as suits a GPU; "first" tries
+            them sequentially and takes the first that gains enough, as suits a CPU.
         feasibility: largest violation of a constraint with which a guess may converge.
         penalty: weight of the squared violations at first, relative to the cost of the guess.
-        growth: factor by which this weight rises where the violation does not shrink fast enough.
+        growth: factor by which this weight grows where the violation does not shrink fast enough.
         iterations: largest number of iterations from a guess.
         tolerance: a guess has converged when the square root of twice the decrease that Newton's step would bring is at
             most this, relative to the square root of the cost.

@@ -46,7 +46,7 @@ def linearize(
 
     They are those of the step itself, which is what a controller in discrete time needs, not an approximation of the
     continuous system. Each stage of the method takes the matrices of `forward_dynamics_partials`, and its tangents are
-    chained. Where the step is not finite, so are the matrices not.
+    chained. If the step is not finite, the matrices are not finite either.
 
     Args:
         model: the mechanism.
@@ -54,14 +54,14 @@ def linearize(
         v: (nv,) velocities, body frame, rad/s and m/s.
         tau: (nv,) generalized forces, N m and N.
         dt: length of the step, s.
-        method: of fixed steps, static.
-        wrenches: (nbodies, 6), body frame, at the body origin, held too.
+        method: integrator of fixed steps, static.
+        wrenches: (nbodies, 6), body frame, at the body origin, N m and N, held too; None for none.
 
     Returns:
         a `control.Linearization`: A (2 nv, 2 nv) and B (2 nv, nv).
 
     Raises:
-        TypeError, ValueError: naming what does not fit.
+        TypeError, ValueError: naming the argument that does not fit.
 
     Source: [sola2018] section 4 for derivatives on manifolds; [kim2012] section 4.
     """

@@ -80,21 +80,21 @@ def optimize_controls(
     """Controls that minimize  Σ dt running(t, state, control) + terminal(state),  from each of many guesses.
 
     A guess ends CONVERGED at a minimum to within `method.tolerance`, which is relative to the cost, if the constraints
-    hold. By `ILQR` and `FDDP` it does so too where the gradient shrinks no more and the decrease that Newton's step
+    hold. With `ILQR` and `FDDP` it also does so where the gradient shrinks no more and the decrease that Newton's step
     would bring is lost in the round-off of the cost. A guess ends STALLED when neither its cost nor its gradient
     improves, and after `method.iterations` in any case. An interrupt (Ctrl-C) returns the best so far.
 
     It compiles once. Another start, other guesses, bounds and nodes of the same shapes, and other numbers in the model,
-    costs and constraints are arguments of the program, unless a function needs to know its numbers, as in `if x > 0`,
-    or reads something else that can change in place, such as a list. Inside `jit` and `vmap` the result has neither
+    costs and constraints are arguments of the program, unless a function branches on its numbers, as in `if x > 0`, or
+    reads something else that can change in place, such as a list. Inside `jit` and `vmap` the result has neither
     history nor times, and derivatives raise TypeError.
 
     Args:
-        system, state: a `ControlSystem`, and where it starts; of a mechanism (q, v).
+        system, state: a `ControlSystem` and its start, (q, v) for a mechanism.
         guesses: (guesses, knots, controls), controls constant between the knots or interpolated, as the method says. As
             many knots as steps are one control per step.
         steps: number of steps of system.dt, static.
-        running, terminal: the costs, functions that return a number or those of `control.costs`; None for none.
+        running, terminal: functions that return a number, or costs of `control.costs`; None for no such cost.
         bounds: (lower, upper) of the controls, numbers or (controls,); infinite where there is none.
         equality, inequality: (states, controls) -> vector that is to vanish, or not to be positive. Leaves of states
             have a leading axis steps + 1, controls are (steps, controls). `ILQR` and `FDDP` take those that hold step
@@ -103,14 +103,14 @@ def optimize_controls(
         nodes: (guesses, segments - 1, ...), the states where the segments of `MultipleShooting` begin, without the
             first; for `FDDP` (guesses, steps, ...), the states after every step. None: those to which the guessed
             controls lead.
-        progress: None shows a bar if tqdm is installed and there is a terminal, True always.
+        progress: True shows a bar, None does so if tqdm is installed and there is a terminal.
         checkpoint: name of a file to which the search is saved after every round and from which it goes on when called
             again, to the same bits; only shooting with constraints that is given more `iterations` than before ends a
             round elsewhere than if it had had them at once. A file of another problem, by names of functions and the
             values that they captured, is refused.
 
     Raises:
-        TypeError, ValueError: before anything is computed.
+        TypeError, ValueError: naming the argument that does not fit, before anything is computed.
     """
     if not isinstance(method, ControlMethod):
         raise TypeError(

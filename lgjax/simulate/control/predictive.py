@@ -53,13 +53,14 @@ class PredictiveController:
     Use: memory = controller.init(state), then control, memory = controller.step(state, memory). Both are pure: map them
     over a batch with `jax.vmap` or scan them, inside `jit` or outside. Outside, they compile once, also for another
     controller that differs in numbers only: in targets, weights, bounds or the model (see `optimize_controls`).
-    Derivatives of `step` by the state or the memory raise TypeError; use `jax.lax.stop_gradient` of both to hold the
-    control fixed. `closed_loop` drives the system itself. If the system was made by `ControlSystem.of_model`, `rollout`
-    and `ensemble` take the controller too, for a mechanism whose parameters may differ from those of the system.
+    Derivatives of `step` with respect to the state or the memory raise TypeError; use `jax.lax.stop_gradient` of both
+    to hold the control fixed. `closed_loop` drives the system itself. If the system was made by
+    `ControlSystem.of_model`, `rollout` and `ensemble` take the controller too, for a mechanism whose parameters may
+    differ from those of the system.
 
     A plan has no feedback: after a disturbance it may lead far away. A search begins with the plan that was given to
-    `init` where the last plan leads out of the finite numbers, and, by `ILQR`, where it costs more. A search that fails
-    keeps its plan, moved into the bounds.
+    `init` where the last plan leads to numbers that are not finite, and, with `ILQR`, where it costs more. A search
+    that fails keeps its plan, moved into the bounds.
 
     Args:
         system: a `ControlSystem`.
@@ -69,17 +70,17 @@ class PredictiveController:
         bounds: as in `optimize_controls`.
         equality, inequality: `Stagewise` constraints. Their multipliers are remembered and change after each iteration;
             the penalty stays as it is. A larger one leaves smaller violations.
-        reference: a function of the time t, s, such as a motion to follow. The value is one more argument, the last, of
+        reference: a function of the time t, s, such as a motion to follow. Its value is one more, last argument of
             costs that are functions or `LeastSquares`: running(t, state, control, reference(t)) and terminal(state,
             reference(t at the end of the horizon)).
-        iterations: of the method at each step, never more.
+        iterations: number of iterations of the method at each step.
         every: steps of `rollout` for which a control is held, each of system.dt / every seconds.
         method: `ILQR(...)` or `FDDP(...)`; its own `iterations` and `every` have no effect. `FDDP` remembers planned
             states too: after a disturbance the plan begins with a gap, and its other states need not follow an unstable
             motion from there.
 
     Raises:
-        TypeError, ValueError: naming what does not fit.
+        TypeError, ValueError: naming the argument that does not fit.
 
     Source: [tassa2014] section IV for warm starts of the regulator.
     """

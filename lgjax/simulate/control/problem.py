@@ -97,20 +97,21 @@ class ControlSystem(Made):
     ) -> ControlSystem:  # fmt: skip
         """A mechanism with states (q, v), its controls held over dt seconds, which are `substeps` steps of the method.
 
-        By default the controls are the forces of all joints but the free ones, in body order. Those of a `Robot` are
-        the controls of its actuators, and its passive forces, loops and contacts act, unless actuation or wrenches are
-        given; with activations states are (q, v, activation).
+        By default the controls are the forces of all joints but the free ones, in body order, N m and N. For a `Robot`
+        they are the controls of its actuators, and its passive forces, loops and contacts act, unless actuation or
+        wrenches are given; with activations states are (q, v, activation).
 
         Args:
             model: a `Model` or a `Robot`.
-            dt: length of a step, s.
-            substeps: number of steps of the method in it.
-            controls: their number, needed with actuation or wrenches.
-            actuation, wrenches: control -> tau (nv,), and -> (nbodies, 6) as `rollout` takes them, for other drives
-                than joint torques.
-            method, contacts: an integrator or `control.SemiImplicitEuler()`; with rigid contacts,
-                contact.TimeStepping() or contact.EventDriven().
-            free_time: one more control, the last, is the length of a step over dt; bound it.
+            dt: time for which a control is held, s.
+            substeps: number of steps of the method in dt.
+            controls: number of controls, needed with actuation or wrenches.
+            actuation, wrenches: control -> tau (nv,) and control -> (nbodies, 6), as in `rollout`, for drives other
+                than joint forces.
+            method: an integrator or `control.SemiImplicitEuler()`; with contacts `contact.TimeStepping()` or
+                `contact.EventDriven()`.
+            contacts: rigid `Contacts`; None for those of a robot.
+            free_time: True adds one more control, the last: the length of a step divided by dt. Bound it.
         """
         mechanism, model = model, checked_model(model, leaves=True)
         dt, free_time = checks.number("dt", dt), checks.truth("free_time", free_time)

@@ -35,7 +35,7 @@ class Shooting(ControlMethod):
         hold: controls between the knots: "constant", or "linear", interpolated at the middle of each step.
         feasibility: largest violation of a constraint with which a guess may converge.
         penalty: weight of the squared violations at first, in the unit of the cost.
-        growth: factor by which this weight rises where the violation does not shrink fast enough.
+        growth: factor by which this weight grows where the violation does not shrink fast enough.
         iterations: largest number of iterations from a guess.
         tolerance: norm of the gradient with respect to the free variables, relative to the cost, at which a guess has
             converged.
@@ -82,8 +82,8 @@ class MultipleShooting(Shooting):
     The gaps between the segments are equality constraints of the augmented Lagrangian.
 
     Args:
-        segments: their number, a divisor of the steps. None takes the largest divisor that is at most 8. The other
-            options are those of `Shooting`.
+        segments: number of segments, a divisor of the steps. None takes the largest divisor that is at most 8. The
+            other options are those of `Shooting`.
     """
 
     segments: int | None = None

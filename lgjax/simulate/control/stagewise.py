@@ -17,7 +17,7 @@ class Stagewise:
     """A constraint as a function for every step and one for the end, which `ILQR` and `FDDP` can use.
 
     As an equality they are to vanish, as an inequality not to be positive. Pass it as `equality` or `inequality` of
-    `optimize_controls`, whatever the method. dt is set there.
+    `optimize_controls`, which sets dt, whatever the method.
 
     Args:
         running: (t, state, control) -> vector, of every step; None for none.

@@ -128,13 +128,13 @@ def ensemble(
 
     Args:
         model: what is copied. A robot with loops starts at the nearest closed state.
-        controller: as in `rollout`, with memory too; of draws that have parameters (t, q, v, parameters) -> tau. A
+        controller: as in `rollout`, also one with memory; (t, q, v, parameters) -> tau if draws have parameters. A
             `forces.Force` acts with each copy's own numbers.
         batch: number of trajectories.
         steps, dt, method: as in `rollout`.
-        key: of `jax.random`.
+        key: a key of `jax.random`.
         q, v: the start before `spread` acts, by default neutral and zero.
-        spread, sample: what is random in model and state, a `Spread`; or key_i -> `Draw` in place of q, v and spread.
+        spread, sample: a `Spread` of model and state; or a function key_i -> `Draw` that replaces q, v and spread.
         observe: (t, q, v) -> (d,), for statistics at every saved time, by default positions of free bodies, scalar
             joints and velocities; or a robot's `sensors`, without errors, with each copy's own numbers.
         events: (t, q, v) -> (e,) bool: statistics.events counts the trajectories in which they occur at a saved time.
@@ -142,7 +142,7 @@ def ensemble(
         store: "all" saved states, "final" ones or "none".
         contacts: as in `rollout`, or a function of the parameters.
         wrenches: as in `rollout`, with the parameters as one more argument where there are any.
-        options: of `monte_carlo`: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
+        options: `monte_carlo`'s: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
             compiler_options.
 
     Raises:

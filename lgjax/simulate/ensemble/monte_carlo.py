@@ -77,23 +77,23 @@ def monte_carlo(
 
     Args:
         simulate: any function that JAX can trace: of rollouts, of bouncing bodies, of constrained systems.
-        arguments: its further arguments, pytrees of arrays.
+        arguments: further arguments of `simulate`, pytrees of arrays.
         batch: number of simulations.
-        key: of `jax.random`.
-        chunk: how many each device runs at a time; None: at most 4096 (65536 on a GPU), in at most half of the memory.
-        devices: how many of the local ones, None for all.
+        key: a key of `jax.random`.
+        chunk: number for each device at a time; None: at most 4096 (65536 on a GPU), in at most half of the memory.
+        devices: number of local devices to use, None for all.
         folder: where records go, with statistics and checkpoints; `load_run` reads it, see `storage.py`.
-        resume: go on with a run that was stopped in any way, or begin one. It is refused where `key`, `arguments`,
-            `limit`, the name of `simulate` or what it captured is not as it was; its code and its globals are not
-            looked at.
-        tag: any text, to change when these change.
-        quantiles: of the values, in statistics.
-        limit: a trajectory that is not valid, or has a value that is not finite or beyond this, is reported and enters
-            no statistics.
-        duration, common: simulated seconds of each, for the rate; and arrays that are stored once.
+        resume: go on with a run that was stopped in any way, or begin one. It raises if `key`, `arguments`, `limit`,
+            the name of `simulate` or the values that it captured have changed; its code and globals are not compared.
+        tag: any text; change it when you change this code or these globals.
+        quantiles: fractions in 0..1 whose quantiles enter the statistics.
+        limit: a trajectory that is not valid, or has a value that is not finite or larger in size than this, is
+            reported and enters no statistics.
+        duration: simulated seconds of each trajectory, for the rate.
+        common: arrays that are stored once.
         checkpoint_every: seconds between checkpoints; the last one is written at the end.
         progress: None shows a bar on a terminal, True always.
-        compiler_options: of XLA.
+        compiler_options: options of the compiler XLA.
 
     Raises:
         ValueError: for sizes that are not positive, more devices than there are, a folder that cannot be written or

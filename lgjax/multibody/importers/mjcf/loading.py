@@ -63,8 +63,8 @@ def load_mjcf(
         path_or_text: name of the file, or its text, a string that starts with '<'.
         check_inertia: with "warn", an <inertial> that breaks the triangle inequality, which MuJoCo refuses, is accepted
             unchanged.
-        folder: every file that is opened, included ones too, lies in it or below it when links are followed: by default
-            the folder of the file, and for text the current one.
+        folder: every file that is opened, included ones too, must lie in or below it after links are resolved; by
+            default the folder of the file, and for text the current one.
 
     Raises:
         ImportError: without the extra `mjcf`.

@@ -30,10 +30,10 @@ def load_urdf(
     link frames; children are in the order of the joints in the file; links on fixed joints are merged into the body
     that carries them. Limits, damping and friction are read, and of collision geometry boxes, spheres, cylinders and
     capsules (`Model.geometry`). Visual geometry and tags of other tools are not part of the dynamics and are ignored,
-    and no mesh is opened. Namespaces are ignored: a name without a prefix is the format's. Where a value is absent that
-    could be meant by something else (an element, a text, a misspelt or unknown name, an attribute in another element),
-    that is an error. A revolute or prismatic joint must have a <limit>, where lower and upper are 0 if absent, as the
-    format says; an absent effort or velocity is no limit.
+    and no mesh is opened. Namespaces are ignored: a name without a prefix is the format's. If a value is absent and
+    something else may have been meant for it (an element, a text, a misspelt or unknown name, an attribute in another
+    element), that is an error. A revolute or prismatic joint must have a <limit>, where lower and upper are 0 if
+    absent, as the format says; an absent effort or velocity is no limit.
 
     A spherical joint is written type="spherical", as Bullet and MuJoCo read it, or <drake:joint type="ball">, as Drake
     reads it; its damping is that of each of its three velocities, and limits of its angles are ignored. The axis of a
@@ -44,9 +44,9 @@ def load_urdf(
 
     Args:
         path_or_text: name of the file, or its text, a string that starts with '<'.
-        floating_base: give the root link a free joint, or fix it to the world; a root link called "world" that floats
-            is warned of.
-        mimic: "error" refuses joints that follow others, "independent" gives them coordinates of their own.
+        floating_base: True gives the root link a free joint, with a warning if it is called "world"; False fixes it to
+            the world.
+        mimic: "error" rejects joints that follow others, "independent" gives them coordinates of their own.
         check_inertia: as in `build`.
 
     Raises:
