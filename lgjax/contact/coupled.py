@@ -86,7 +86,7 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     G, rates = rows.matrix(), rows.rates
     if held is not None:
         G = _held_fast(G, jnp.stack([rates(answer) for answer in held[0]]), held[1])
-    # The points of faces share loads in many ways: the solver takes smaller matrices, of the velocities.
+    # Points of a face can share a load in many ways: the solver then takes the smaller matrices of the velocities.
     factor = rows.factor() if acting.faces and held is None and len(G) > len(v_free) else None
     u = rates(v_free)
     fastest = jnp.max(jnp.abs(u))

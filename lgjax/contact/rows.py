@@ -50,8 +50,8 @@ class Acting(NamedTuple):
 
     ways: of the bodies with contacts, and of the joints. sides: for each of these bodies, the (contact, sign) pairs.
     joints: indices into v of the joints with limits, then of those with dry friction; the first `limited` have limits.
-    islands: rows and indices into v of the parts of the mechanism that nothing couples, of those that have rows. faces:
-    whether two bodies have several contacts with each other.
+    islands: rows and indices into v of the uncoupled parts of the mechanism that have rows. faces: whether two bodies
+    have several contacts with each other.
     """
 
     ways: Ways
@@ -124,7 +124,7 @@ class BodyRows:
         return self.acting.gathered(self.acting.gathered(G).T)
 
     def factor(self) -> Array:
-        """The F (nv, rows) with F^T F = J M^-1 J^T."""
+        """Factor F (nv, rows) with F^T F = J M^-1 J^T."""
         found = []
         for dofs, y in zip(self.acting.ways.dofs, self.y, strict=True):
             every = jnp.zeros((len(self.columns.inverse), y.shape[1]), y.dtype)

@@ -162,7 +162,7 @@ def is_of_a_library(module: str | None) -> bool:
 
 
 def is_settled(function: Any) -> bool:
-    """Whether it is a library's and reads nothing of a user's: without a closure, or a library's wrapper of such.
+    """Whether a function of a library reads nothing of a user's: it has no closure, or is a library's wrapper of one.
 
     `jax.jit(function)` and its like are wrappers of JAX.
     """

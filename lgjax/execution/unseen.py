@@ -1,4 +1,4 @@
-"""Zeros that have the derivatives of something else, whose value is then not computed.
+"""Zeros that have the derivatives of another value, which is itself not computed.
 
 A correction of value zero, such as a step of Newton's method at a root, gives a result its derivatives of higher order.
 In a program zeros stand in its place; its derivatives are computed where they are wanted.
@@ -22,7 +22,7 @@ def unseen(x: jax.Array) -> jax.Array:
 
 
 def without_unseen(jaxpr: Any) -> Any:
-    """A jaxpr that does not compute what is unseen; it is not for derivatives."""
+    """A jaxpr without the operands of `unseen`; it is not for derivatives."""
     if not any(eqn.primitive is unseen_p for eqn in jaxpr.eqns):
         return jaxpr
     eqns = [eqn.replace(invars=[]) if eqn.primitive is unseen_p else eqn for eqn in jaxpr.eqns]

@@ -23,8 +23,8 @@ DAMPING = (1e-1, 1e-7), (1e-4, 1e-4)  # of Newton's first and last steps, in att
 
 
 class _Rule(NamedTuple):
-    """When an attempt ends: after `steps` steps, or, within the limit, after `stall` steps that do not halve what is
-    left. Impulses are taken where their violation of the law is below the fraction `better` of the old one.
+    """When an attempt ends: after `steps` steps, or, within the limit, after `stall` steps that do not halve the
+    violation of the law. Impulses are taken where their violation is below the fraction `better` of the old one.
     """
 
     steps: int
@@ -36,8 +36,8 @@ LATE, EARLY = _Rule(80, 80, 0.1), _Rule(30, 4, 0.7)
 
 
 class _Trial(NamedTuple):
-    """State of an attempt: a point of the method, the best impulses so far with their `_violation`, the steps done, and
-    the one that last halved the violation.
+    """State of an attempt: a point of the method, the best impulses so far with their `_violation`, the number of steps
+    done, and the step that last halved the violation.
     """
 
     point: Any
@@ -65,7 +65,7 @@ def attempt(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Arr
 
 
 def early_attempt(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Array, limit, again) -> Array:
-    """As `attempt`, by interior points with the factor of G, and fast; it ends also where it stalls within limit ().
+    """As `attempt`, but only by interior points with the factor of G; it also ends where it stalls within limit ().
 
     again (): whether it is the second time.
     """

@@ -33,7 +33,7 @@ Array = jax.Array
 
 FRACTION = 0.95  # of the way to the edge of a cone, at most, in one step
 LEAST, LARGEST = 0.01, 0.9  # bounds of the next aim, as a fraction of the mean of the first entries of X o W
-REFINED = 1  # times that a step with a factor of G is corrected: it has more round-off than elimination
+REFINED = 1  # corrections of a step with a factor of G, which has more round-off than elimination
 MOST_FRICTION = 1e3  # more is taken as this
 
 
@@ -141,7 +141,7 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
 
 
 def _velocities(s: _Scaled, z: _Point, coupling: Array) -> tuple[Callable, Array, Array]:
-    """Of contacts: W = u + (mu |u_t| ..., 0, 0) after a step dx is w + miss + sliding(G dx) + soft dx.
+    """The terms of contacts: W = u + (mu |u_t| ..., 0, 0) after a step dx is w + miss + sliding(G dx) + soft dx.
 
     sliding maps (k, 3, ...) to the same shape, with the derivative of |u_t|. soft, miss: (k, 3).
     """
@@ -195,7 +195,7 @@ def _times(s: _Scaled, x: Array) -> Array:
 
 
 def _vectors(a: Array, k: int) -> Array:
-    """Of contacts (k, 3, ...), from all rows (n, ...)."""
+    """Rows of contacts (k, 3, ...), from all rows (n, ...)."""
     return a[: 3 * k].reshape(k, 3, *a.shape[1:])
 
 
@@ -208,7 +208,7 @@ def _arrow(w: Array) -> Array:
 
 @jax.jit
 def _rows(s: _Scaled, z: _Point, own: Array, force: Array) -> tuple[Array, Array]:
-    """Of further rows: what is added to the diagonal of G, and the right side (r,), from those of bounds."""
+    """Terms of further rows: addition to the diagonal of G and right side (r,), from those of bounds."""
     first = 3 * len(s.barrier)
     held, u = s.unit[first:] == 0, _times(s, z.x) + s.b
     return own + held.astype(own.dtype), jnp.where(held, 0, force - u[first:])

@@ -33,8 +33,8 @@ class ConeProblem(NamedTuple):
 
     G: (n, n) symmetric, positive semidefinite with positive diagonal. b: (n,). friction: (k,), finite. low, high: (r,),
     may be infinite, and equal only if both are 0. barrier: (k,) >= 0: 0 is the law itself; otherwise
-    x_n u_n = barrier / G_nn, which is smooth. factor: None or F (m, n), m < n, with G = F^T F; in the solver with the
-    diagonal (n,) that it adds to G.
+    x_n u_n = barrier / G_nn, which is smooth. factor: None or F (m, n), m < n, with G = F^T F; in the solver, F
+    with the diagonal (n,) that it adds to G.
     """
 
     G: Array

@@ -27,7 +27,7 @@ class Memory:
     dtype: np.dtype
     known: bool = False
     owners: int = 0
-    # Of an argument: whether its numbers lie in "columns" of one vector each, or one "batch" apart, or are for "all".
+    # Layout of an argument: its numbers lie in "columns" of one vector each, or one "batch" apart, or are for "all".
     given: str = ""
 
     @property

@@ -47,7 +47,7 @@ def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
 
 
 def entries_of(jaxpr: Any) -> int:
-    """Number of entries of the results and of the arguments but for those that are looked up."""
+    """Number of entries of the results and of the arguments, without arguments that are looked up."""
     read, _ = looked_up(jaxpr)
     return sum(x.aval.size for n, x in enumerate((*jaxpr.invars, *jaxpr.outvars)) if n not in read)
 

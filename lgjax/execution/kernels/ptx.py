@@ -54,8 +54,8 @@ def kernel(
 ) -> Kernel:
     """The kernel of a program for `size` systems.
 
-    Its parameters are pointers: to the arguments of the program, of which those marked in `mapped` have a value for
-    each system, and to its results, which all have; empty arrays are left out.
+    Its parameters are pointers to the arguments and the results of the program. Results, and arguments marked in
+    `mapped`, have a value for each system; empty arrays are left out.
 
     in_place: results may overwrite arguments. front: which arguments, then which results, have the batch in front; ()
     for none. shared: bytes of shared memory that a block may use if eight fit on a multiprocessor, by default on an
@@ -294,7 +294,7 @@ class _Body(Translation):
         return 8 if self.out.double else 4
 
     def _argument(self, leaf: int, length: int, dtype: np.dtype) -> Memory:
-        """Where the caller has it, unless threads of a block copy its rows."""
+        """An argument where the caller has it, unless threads of a block copy its rows."""
         name, width = f"a{leaf}", MEMORY[dtype.name][1]
         if name in self.shared.rows:
             return super()._argument(leaf, length, dtype)
@@ -302,7 +302,7 @@ class _Body(Translation):
         return Memory(f"%{name}", length, dtype, given="batch" if self.mapped[leaf] else "all")
 
     def _bytes(self, memory: Memory) -> int:
-        """From a number to the next."""
+        """Distance in bytes from a number to the next."""
         if memory.given:
             return MEMORY[memory.dtype.name][1] * (self.size if memory.given == "batch" else 1)
         return 4 if memory.known and not np.issubdtype(memory.dtype, np.floating) else self._width

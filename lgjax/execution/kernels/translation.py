@@ -98,7 +98,7 @@ class Translation(ABC):
 
     @abstractmethod
     def _pick(self, memory: Memory, address: str, first: int, number: str) -> str:
-        """The same, so many numbers further as a number of each system says."""
+        """The same, further by a number of entries that each system computes."""
 
     @abstractmethod
     def _write(self, memory: Memory, address: str, first: int, value: Any) -> None: ...

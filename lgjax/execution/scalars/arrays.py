@@ -146,7 +146,7 @@ class Arrays(Storage):
         return Pull(shape, x.dtype, at)
 
     def _looked_up(self, eqn: Any, x: Pull, others: Sequence) -> list | None:
-        """A slice, or slices, that begin where a turn says, or where numbers say that are not known."""
+        """A slice, or slices, that begin at a turn of a loop or at numbers that are not known."""
         if eqn.primitive.name == "dynamic_slice":
             found = self._slice(x, [start[()] for start in others], eqn.params["slice_sizes"])
             return None if found is None else [found]
@@ -195,7 +195,7 @@ class Arrays(Storage):
         return self.graph.by_turn(x) if hasattr(self.graph, "by_turn") else None
 
     def _picked(self, view: View, dtype: np.dtype, places: Sequence[tuple[int, Scalar, int]]) -> Pull:
-        """`size` entries of each of some axes, from numbers on that are not known: places (axis, number, size)."""
+        """Slices of some axes that begin at numbers that are not known: places (axis, number, size)."""
         axes, number = list(view.axes), 0
         for axis, where, size in places:
             row = axes[axis]

@@ -27,7 +27,7 @@ class Graph:
     def __init__(self) -> None:
         self.ops: list[tuple[str, Any, tuple[Scalar, ...]]] = []  # name, parameters, arguments
         self._known: dict[Any, Ref] = {}
-        self.lengths: dict[int, int] = {}  # of loops, by the nodes of their turns, by which something is loaded
+        self.lengths: dict[int, int] = {}  # lengths of loops, by the nodes of the turns that load something
 
     def input(self) -> Ref:
         self.ops.append(("input", None, ()))

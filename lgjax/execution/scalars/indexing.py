@@ -15,7 +15,7 @@ import numpy as np
 from lgjax.execution.scalars.entries import boxed, map_objects
 from lgjax.execution.scalars.graph import Graph, Scalar, is_number
 
-LOOKED_UP = 64  # entries of an array, of which larger ones stay in memory (`lookups.py`)
+LOOKED_UP = 64  # entries of an array: with as many or more it stays in memory (`lookups.py`)
 CHOICES = 40_000  # between entries, in one operation
 
 

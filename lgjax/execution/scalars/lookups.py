@@ -1,4 +1,4 @@
-"""Which arguments of a program are read at numbers that it computes: such arrays, as grids of heights, stay in memory.
+"""Arguments that a program reads at numbers that it computes: such arrays, like grids of heights, stay in memory.
 
 Read first: `indexing.py`, which reads small ones by choices. Next: `program.py`.
 """
@@ -16,21 +16,21 @@ RENAMED = {"reshape", "squeeze", "expand_dims", "broadcast_in_dim", "transpose",
 
 
 def is_table(x: Any) -> bool:
-    """Whether an array is known, and so large that what is looked up in it is better read from memory."""
+    """Whether an array is known, and so large that its entries are better read from memory."""
     if isinstance(x, Pull) or x.size < LOOKED_UP or not all(map(is_number, x.flat)):
         return False
-    return len(set(map(repr, x.flat))) > 1  # what is the same everywhere is no choice
+    return len(set(map(repr, x.flat))) > 1  # equal entries leave no choice
 
 
 def looked_up(jaxpr: Any) -> tuple[frozenset[int], bool]:
-    """The large arguments that are read at numbers not known, and whether any large array is, be it a known one."""
+    """The large arguments that are read at unknown numbers, and whether any large array is, even a known one."""
     found, some = _found(jaxpr, frozenset())
     arguments = frozenset(n for n in found if jaxpr.invars[n].aval.size >= LOOKED_UP)
     return arguments, some or bool(arguments)
 
 
 def _found(jaxpr: Any, given: frozenset[int]) -> tuple[set[int], bool]:
-    """The same, with small arguments; those `given` are known."""
+    """The same with small arguments, too; those `given` are known."""
     known = _known(jaxpr, given)
     read, some = set(), False
     for eqn in reversed(jaxpr.eqns):
@@ -58,7 +58,7 @@ def _known(jaxpr: Any, given: frozenset[int]) -> set:
 
 
 def _inside(eqn: Any) -> Iterator[tuple[Any, Sequence]]:
-    """Each jaxpr within an equation with what its arguments are outside; None for what changes from turn to turn."""
+    """Each jaxpr within an equation, with its arguments as the equation names them; None if they change by the turn."""
     if eqn.primitive.name == "while":
         (first, condition), (second, body) = while_parts(eqn)
         carried = [None] * (len(eqn.invars) - first - second)

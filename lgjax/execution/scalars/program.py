@@ -42,7 +42,7 @@ class ScalarProgram(Region):
         read, some = looked_up(jaxpr)
         run, whole = Unrolling(graph, memory or some, memory), memory and has_long_loops(jaxpr)
         enter = lambda aval: map_objects(lambda _: graph.input(), np.empty(aval.shape, object))
-        # The entries of what is looked up are nowhere scalars: one node stands for all.
+        # Entries of an array that is looked up are never scalars: one node stands for all.
         self.inputs = [
             np.full(x.aval.shape, graph.input(), object) if n in read else enter(x.aval)
             for n, x in enumerate(jaxpr.invars)

@@ -91,7 +91,7 @@ def viewed(view: View, dtype: np.dtype) -> Pull:
 
 
 def separable(offsets: np.ndarray) -> list[tuple[int, ...]] | None:
-    """Axes of a view of these offsets, but for their first, if it has any."""
+    """Axes of a view of these offsets, without their first; None if it has no axes."""
     first, axes, total = offsets[(0,) * offsets.ndim], [], np.zeros((), int)
     for k in range(offsets.ndim):
         column = np.moveaxis(offsets, k, 0)[(slice(None), *[0] * (offsets.ndim - 1))] - first
@@ -101,7 +101,7 @@ def separable(offsets: np.ndarray) -> list[tuple[int, ...]] | None:
 
 
 def loaded(graph: Any, x: np.ndarray) -> View | None:
-    """The view of an array in memory whose entries these scalars are, if they are that."""
+    """The view of an array in memory whose entries these scalars are; None if they are not from one array."""
     ops = [graph.ops[a.index] for a in x.flat if isinstance(a, Ref)]
     if len(ops) < x.size or any(name != "load" for name, _, _ in ops):
         return None

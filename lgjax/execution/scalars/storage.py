@@ -112,7 +112,7 @@ class Storage:
         return view
 
     def pulled(self, x: Any, dtype: np.dtype) -> Pull:
-        """An array of scalars, in memory unless they are all the same: what is repeated along an axis only once."""
+        """An array of scalars, in memory unless all are the same; entries repeated along an axis are stored once."""
         if isinstance(x, Pull):
             return x
         fixed = _repeats(x)
@@ -161,7 +161,7 @@ class Storage:
 
 
 def _repeats(x: np.ndarray) -> list[bool]:
-    """Along which axes all entries are the same."""
+    """For each axis, whether all entries along it are the same."""
     known: dict[Any, int] = {}
     number = lambda a: a.index if isinstance(a, Ref) else known.setdefault((type(a), repr(a)), -1 - len(known))
     keys = np.array([number(a) for a in x.flat], int).reshape(x.shape)

@@ -38,11 +38,11 @@ class Spread(NamedTuple):
     position, velocity: of the initial state, each of the nv directions of tangent space (rad, m, rad/s, m/s).
     mass: of the logarithm of each body's density. inertia: of the logarithms of its stretch along the three axes of its
     joint frame, which moves its mass and so its center. geometry: of the logarithm of the distance of its joint from
-    its parent's. friction: of the logarithms of damping and dry friction of each joint coordinate, of which the latter
+    its parent's. friction: of the logarithms of damping and dry friction of each joint coordinate; the latter
     acts through `forces.friction(model)` or `Contacts(joint_friction=True)`. gravity: of each component, m/s^2. All
     bodies stay physical.
 
-    Of each actuator of a `Robot`, logarithms: gain: of what it does per unit of control and of length, such as kp of a
+    For each actuator of a `Robot`, logarithms: gain: of its force per unit of control and of length, such as kp of a
     servo. velocity_gain: of the force that is proportional to speed, such as kv. gear: of its length and moment.
     time_constant: of its activation. delay: s, of its delay, which is never negative and at most six of them longer.
     """
