@@ -65,7 +65,7 @@ class Contacts:
             deepest corner, and those that spread widest among the next to touch. They jump from corner to corner as the
             body turns, which `TimeStepping` takes; a corner that was not among them may sink in for one step, by a part
             of its speed times dt. For `EventDriven` and `forces.contact` give as many points as there are corners.
-        nearest: how many candidates act in a step of `TimeStepping`, None for all: those whose gaps would be least at
+        nearest: number of candidates that act in a step of `TimeStepping`, None for all: those with the least gaps at
             the end of the step without contacts. The status says TOO_MANY_NEAR where more of them meet. It saves time
             where few of many candidates are near. With it, restitution takes all contacts for one part of the
             mechanism.

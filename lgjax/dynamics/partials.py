@@ -158,7 +158,7 @@ def hybrid_dynamics_partials(
         last is with respect to vdot[j] where j is prescribed and to tau[j] elsewhere.
 
     Raises:
-        ValueError: as `hybrid_dynamics`.
+        ValueError: as for `hybrid_dynamics`.
 
     Source: [kim2012] sections 2.3 and 4.
     """

@@ -365,9 +365,12 @@ def integrate_adaptive(
         direction: 1 for events that rise along the run, -1 for events that fall, 0 for both. A run that starts where an
             event stopped another needs 1 or -1.
 
+    Returns:
+        an `AdaptiveSolution`: times, states, status, numbers of steps.
+
     Raises:
-        TypeError, ValueError: as `integrate`, and for known tolerances that are not positive or known times of save_at
-            outside the run.
+        TypeError, ValueError: as for `integrate`, and for known tolerances that are not positive or known times of
+            save_at outside the run.
     """
     _check_settings(method, controller, event, direction)
     max_steps, (y0, dtype) = checks.integer("max_steps", max_steps), state_on(space, y0)

@@ -35,8 +35,8 @@ def openscvx_dynamics(
 
     Args:
         model: the mechanism, or a function of the parameters of the problem that returns it.
-        qpos, qvel: of OpenSCvx's class `State`, of sizes (nq,) and (nv,), with the coordinates of `flat_state`.
-        control: its `Control`.
+        qpos, qvel: OpenSCvx's `State`s of sizes (nq,) and (nv,), with the coordinates of `flat_state`.
+        control: OpenSCvx's `Control`.
         actuation: maps a control to tau (nv,), N m and N; by default the control is tau.
         wrenches: maps a control to wrenches (nbodies, 6) in body frames, N m and N; None for none.
 

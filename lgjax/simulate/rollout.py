@@ -101,9 +101,12 @@ def rollout(
         project: after every step positions and velocities are moved to the nearest ones that keep loops closed, in the
             kinetic-energy metric, "mass", or the plain one, "plain"; None relies on alpha and beta.
         alpha, beta: 1/s, of `constrained_forward_dynamics`.
-        tolerance: of the positions of loops, see `project_positions`.
+        tolerance: largest residual of closed loops, see `project_positions`.
         contacts: rigid contacts, for TimeStepping and `contact.EventDriven`, dt > 0; None takes those of a robot with
             the ground of its file, () none. Compliant contacts are a controller, `forces.contact`.
+
+    Returns:
+        a `Trajectory`: times, states and status.
 
     Raises:
         ValueError: for results of the wrong shape and for a known start at which loops are open.

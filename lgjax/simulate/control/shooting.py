@@ -31,7 +31,7 @@ class Shooting(ControlMethod):
     with MAX_ITERATIONS; `ILQR` and `FDDP` free such a control.
 
     Args:
-        optimizer: of optax, such as `optax.adam(0.05)`; None takes L-BFGS.
+        optimizer: an optimizer of optax, such as `optax.adam(0.05)`; None takes L-BFGS.
         hold: controls between the knots: "constant", or "linear", interpolated at the middle of each step.
         feasibility: largest violation of a constraint with which a guess may converge.
         penalty: weight of the squared violations at first, in the unit of the cost.

@@ -127,7 +127,7 @@ def ensemble(
     `Ensemble` of what was computed; `load_ensemble` reads a folder.
 
     Args:
-        model: what is copied. A robot with loops starts at the nearest closed state.
+        model: the `Model` or `Robot` to copy. A robot with loops starts at the nearest closed state.
         controller: as in `rollout`, also one with memory; (t, q, v, parameters) -> tau if draws have parameters. A
             `forces.Force` acts with each copy's own numbers.
         batch: number of trajectories.
