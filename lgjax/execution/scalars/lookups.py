@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lgjax.execution._jax import Literal, jaxprs_in, while_parts
+from lgjax.execution.jaxprs import remembered
 from lgjax.execution.scalars.graph import is_number
 from lgjax.execution.scalars.indexing import LOOKED_UP
 from lgjax.execution.scalars.pulls import Pull
@@ -29,6 +30,7 @@ def looked_up(jaxpr: Any) -> tuple[frozenset[int], bool]:
     return arguments, some or bool(arguments)
 
 
+@remembered
 def _found(jaxpr: Any, given: frozenset[int]) -> tuple[set[int], bool]:
     """The same with small arguments, too; those `given` are known."""
     known = _known(jaxpr, given)
