@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.contact.step import TURNS, move
+from lgjax.contact.step import ITERATIONS, move
 from tests.dynamics.test_pinocchio import robot
 from tests.oracles import pinocchio_contacts as oracle
 
@@ -74,7 +74,7 @@ def test_steps_obey_coulombs_law_with_pinocchios_matrices(name, count, states):
     for k in range(states):
         pose = (q.free_poses.rotation[k, 0], q.free_poses.translation[k, 0])
         one = oracle.problem(
-            theirs, pose, q.joints[k], v[k], tau[k], damping, H, [mass[i] for i in given], ground[k], TURNS
+            theirs, pose, q.joints[k], v[k], tau[k], damping, H, [mass[i] for i in given], ground[k], ITERATIONS
         )  # fmt: skip
         free, response, G, u, gaps = one
         np.testing.assert_allclose(step.gap[k], gaps, atol=1e-12)
