@@ -35,7 +35,7 @@ def test_a_rollout_is_the_closed_loop():
     assert np.ptp(controls) > 0.1
     with pytest.raises(ValueError, match=r"dt is 0.05 s, the controller's system has steps of 0.05 s for 2"):
         lgjax.rollout(MODEL, *START, controller, DT, 12)
-    with pytest.raises(ValueError, match="neither loops nor contacts"):
+    with pytest.raises(ValueError, match="Taylor for a passive motion alone"):
         lgjax.rollout(MODEL, *START, controller, DT / 2, 12, lgjax.Taylor(4))
 
 
