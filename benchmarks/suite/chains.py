@@ -40,17 +40,21 @@ def weights(n: int) -> tuple[np.ndarray, np.ndarray]:
     return s.T @ s, s.sum(0)
 
 
-def planar(n: int = 6, end: float = 2.0) -> Problem:
-    """n rods, let go straight and level."""
+def rods(n: int, joint: str) -> str:
+    """The world of n rods, each hanging by a joint from the end of the one before."""
     bodies = ""
     for i in reversed(range(n)):
-        place = "0 0 0" if i == 0 else "0 0 -1"
         bodies = (
-            f'<body name="rod{i}" pos="{place}"><joint type="hinge" axis="0 1 0"/><inertial pos="0 0 -0.5" mass="1" '
+            f'<body name="rod{i}" pos="0 0 {-1 if i else 0}">{joint}<inertial pos="0 0 -0.5" mass="1" '
             f'diaginertia="{THIN!r} {THIN!r} {AXIAL!r}"/>{bodies}</body>'
         )
+    return f"<worldbody>{bodies}</worldbody>"
+
+
+def planar(n: int = 6, end: float = 2.0) -> Problem:
+    """n rods, let go straight and level."""
     quarter = float(np.pi / 2)
-    m = Mechanism(f"<worldbody>{bodies}</worldbody>", (quarter, *[0.0] * (n - 1)), (0.0,) * n, DOWN)
+    m = Mechanism(rods(n, '<joint type="hinge" axis="0 1 0"/>'), (quarter, *[0.0] * (n - 1)), (0.0,) * n, DOWN)
     kappa, sigma = weights(n)
 
     def rate(t: Any, y: Any, xp: Any) -> list[Any]:
@@ -82,15 +86,8 @@ def spatial(n: int = 4, end: float = 2.0) -> Problem:
     """n rods on ball joints, hanging, with turns of all kinds."""
     rates = [(3.0, 1.0, 2.0), (-2.0, 1.0, 0.0), (0.0, -3.0, 1.0), (2.0, 2.0, -2.0), (-1.0, 2.0, 1.0)][:n]
     inertia = (THIN, THIN, AXIAL)
-    bodies = ""
-    for i in reversed(range(n)):
-        place = "0 0 0" if i == 0 else "0 0 -1"
-        bodies = (
-            f'<body name="rod{i}" pos="{place}"><joint type="ball"/><inertial pos="0 0 -0.5" mass="1" '
-            f'diaginertia="{THIN!r} {THIN!r} {AXIAL!r}"/>{bodies}</body>'
-        )
     qvel = tuple(x for rate in rates for x in rate)
-    m = Mechanism(f"<worldbody>{bodies}</worldbody>", (1.0, 0.0, 0.0, 0.0) * n, qvel, DOWN)
+    m = Mechanism(rods(n, '<joint type="ball"/>'), (1.0, 0.0, 0.0, 0.0) * n, qvel, DOWN)
     kappa, sigma = weights(n)
 
     def rate(t: Any, y: Any, xp: Any) -> list[Any]:

@@ -38,7 +38,8 @@ def start_of(model, heights):
 
 
 def test_rows_that_may_act_on_any_body_are_those_of_known_bodies():
-    """J M^-1 J^T, J v, and the response to forces, of a quadruped that touches the floor, itself and has limits."""
+    """J M^-1 J^T, its factor, J v, and the response to forces, of a quadruped that touches the floor, itself and has
+    limits."""
     model = lgjax.models.quadruped()
     shape = {f"{leg}_foot": shapes.sphere(0.02) for leg in ("FL", "FR", "RL", "RR")} | {"trunk": shapes.sphere(0.1)}
     pairs = [("FL_foot", "FR_foot"), ("trunk", "RR_foot")]
@@ -60,8 +61,11 @@ def test_rows_that_may_act_on_any_body_are_those_of_known_bodies():
         rows = BodyRows(acting, free.columns, points, joints)
         every = jnp.zeros(21 + 13).at[order].set(x)
         normal = velocities(contacts, model, free.columns.S, points, v)
+        square = lambda F: F.T @ F
         found = chosen_rows.matrix(), chosen_rows.rates(v), chosen_rows.response(x), normal.reshape(-1), chosen.which
-        return found, (
+        return (square(chosen_rows.factor()), square(rows.factor()), *found), (
+            rows.matrix()[order][:, order],
+            rows.matrix(),
             rows.matrix()[order][:, order],
             rows.rates(v)[order],
             rows.response(every),
