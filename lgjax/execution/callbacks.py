@@ -161,16 +161,12 @@ def is_of_a_library(module: str | None) -> bool:
     return (module or "").split(".")[0] in LIBRARIES
 
 
-def is_settled(function: Any) -> bool:
-    """Whether a function of a library reads nothing of a user's: it has no closure, or is a library's wrapper of one.
-
-    `jax.jit(function)` and its like are wrappers of JAX.
-    """
-    if isinstance(function, FunctionType) and not function.__closure__:
+def is_settled(function: FunctionType) -> bool:
+    """Whether it is a library's and reads nothing of a user's: without a closure, or a library's wrapper of such."""
+    if not function.__closure__:
         return is_of_a_library(function.__module__)
     inner = getattr(function, "__wrapped__", None)
-    home = function.__globals__["__name__"] if isinstance(function, FunctionType) else type(function).__module__
-    return inner is not None and is_of_a_library(home) and is_settled(inner)
+    return isinstance(inner, FunctionType) and is_of_a_library(function.__globals__["__name__"]) and is_settled(inner)
 
 
 def is_empty(cell) -> bool:

@@ -8,8 +8,9 @@ import numpy as np
 
 import lgjax
 from lgjax import Pose, shapes
-from lgjax.contact import ContactStatus, contact_points, contact_step
+from lgjax.contact import ContactStatus, TimeStepping, contact_points, contact_step
 from lgjax.contact.bounded import ChosenRows, acting_of, choose, velocities
+from lgjax.contact.cones import solver
 from lgjax.contact.geometry import patches
 from lgjax.contact.geometry.detection import detect
 from lgjax.contact.responses import FactoredDynamics
@@ -194,3 +195,19 @@ def failing(monkeypatch, error):
 def apart(model, away):
     p = jnp.array([[0.0, 0, 0], [away, 0, 0]])
     return lgjax.neutral(model)._replace(free_poses=Pose(jnp.broadcast_to(jnp.eye(3), (2, 3, 3)), p))
+
+
+def test_only_faces_whose_points_share_a_load_have_a_factor(monkeypatch):
+    """Eight points of a pair have more rows than two bodies have velocities; one point has not."""
+    tried, real = [], solver.early_attempt
+    monkeypatch.setattr(solver, "early_attempt", lambda *args: tried.append(True) or real(*args))
+    method = TimeStepping(max_sweeps=123)  # of no other test, so that the solver is traced
+    for points, share in ((8, True), (1, False)):
+        model, _, solid = two_boxes()
+        contacts = lgjax.Contacts(model, (), solid, [("a", "b")], points=points)
+        tried.clear()
+        step = lambda q, model=model, contacts=contacts: contact_step(
+            model, contacts, q, jnp.zeros(12), jnp.zeros(12), 1e-3, method=method
+        )
+        jax.eval_shape(step, lgjax.neutral(model))
+        assert bool(tried) == share
