@@ -53,10 +53,10 @@ def test_gradients_equal_central_differences():
 def test_a_body_that_hardly_moves_has_derivatives_in_float32():
     """The energy of a ball at 1e-13 m/s is 1e-26 J, the square of which is no number of float32."""
     energy, excess = jnp.asarray([1e-26, 0.0, 2.0], jnp.float32), jnp.asarray([0.0, 0.0, 0.5], jnp.float32)
-    slopes = jax.jit(jax.vmap(jax.grad(step._kept_part, (0, 1))))(energy, excess)
+    slopes = jax.jit(jax.vmap(jax.grad(step._factor, (0, 1))))(energy, excess)
     np.testing.assert_allclose(slopes[0], [0, 0, 0.5 * 0.5 / 4 / 0.75**0.5], rtol=1e-6)
     np.testing.assert_allclose(slopes[1], [-0.5 / 1e-26, 0, -0.5 / 2 / 0.75**0.5], rtol=1e-6)
-    both = jax.jit(jax.vmap(jax.hessian(step._kept_part, (0, 1))))(energy, excess)
+    both = jax.jit(jax.vmap(jax.hessian(step._factor, (0, 1))))(energy, excess)
     assert np.isfinite(both).all()
     root = 0.75**0.5  # of (1 - excess / energy): its second derivatives, by hand
     by_energy, mixed = -0.25 / 4 / root**3 / 16 - 0.5 / 8 / root, 0.125 / root + 0.25 / 4 / root**3 / 4
@@ -66,8 +66,8 @@ def test_a_body_that_hardly_moves_has_derivatives_in_float32():
 
 
 def test_what_is_kept_of_a_speed_that_hardly_is_one():
-    """`_kept_part` of a ball that slows down at 1e-13 m/s: its slope by the speed is as at 1 m/s, times 1e13."""
-    slope = lambda s: jax.grad(lambda v: step._kept_part(0.5 * v * v, 0.2 * s * s))(s)
+    """The factor of a ball that slows down at 1e-13 m/s: its slope by the speed is as at 1 m/s, times 1e13."""
+    slope = lambda s: jax.grad(lambda v: step._factor(0.5 * v * v, 0.2 * s * s))(s)
     expected = slope(jnp.asarray(1.0, jnp.float32))
     np.testing.assert_allclose(slope(jnp.asarray(1e-13, jnp.float32)) * 1e-13, expected, rtol=1e-5)
 
