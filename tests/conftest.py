@@ -14,6 +14,7 @@ from collections import Counter
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from zlib import crc32
 
 FLAGS = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
 JAXLIB = tuple(map(int, version("jaxlib").split(".")[:3]))
@@ -65,7 +66,7 @@ SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
 
 
 def pytest_addoption(parser):
-    parser.addoption("--part", help="K/N: of the files with tests every N-th, from the K-th on; all in N such runs")
+    parser.addoption("--part", help="K/N: the K-th of N parts; a file stays in its part, so that N runs have all")
     parser.addoption("--times", help="append processor seconds and name of each test to this file")
 
 
@@ -83,11 +84,10 @@ def pytest_collection_modifyitems(config, items):
     size = functools.cache(lambda path: path.stat().st_size + 2**20 * (path.name in LONG))
     items.sort(key=lambda item: (-size(item.path), item.path))
     if part := config.getoption("part"):
-        first, step = map(int, part.split("/"))
-        files = list(dict.fromkeys(item.path for item in items))
-        chosen = set(files[first - 1 :: step])
-        config.hook.pytest_deselected(items=[item for item in items if item.path not in chosen])
-        items[:] = [item for item in items if item.path in chosen]
+        number, parts = map(int, part.split("/"))
+        chosen = [crc32(item.location[0].encode()) % parts == number - 1 for item in items]
+        config.hook.pytest_deselected(items=[item for item, here in zip(items, chosen) if not here])
+        items[:] = [item for item, here in zip(items, chosen) if here]
 
 
 @pytest.hookimpl(hookwrapper=True)
