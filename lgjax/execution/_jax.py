@@ -28,6 +28,8 @@ is_high of a jaxpr (JAX 0.12), in `is_high`: whether it holds an operation that 
 trace_state_clean (jax._src.core, 0.4.30), in `runs_at_once`: whether a call is made outside of all transformations.
 unsafe_am_i_under_a_jit (jax._src.core, 0.4.36), in `is_inside_jit`: whether a call is traced for a program, so that
     what is called within need be none of its own (`compiled.py`).  Without it calls outside jit are traced each time.
+prim_requires_devices_during_lowering (jax._src.dispatch, 0.4.30), in `register`: a rule for lowering is told the
+    devices.  Without it batches that are divided among devices have no kernels (`devices.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,6 +37,7 @@ from typing import Any
 
 import jax
 from jax._src.core import trace_state_clean, unsafe_am_i_under_a_jit
+from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax.core import Tracer
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
@@ -54,6 +57,7 @@ __all__ = [
     "as_function",
     "dce_jaxpr",
     "hoisted",
+    "is_divided",
     "is_exported",
     "is_high",
     "is_inside_jit",
@@ -204,14 +208,17 @@ def register(
     transpose: Callable | None = None,
     cpu: Callable | None = None,
     cuda: Callable | None = None,
+    devices: bool = False,
 ) -> None:
     """Give a primitive with several results its rules.
 
     run(*arrays, **parameters) -> list; it serves direct calls and, traced, programs. cpu(ctx) and cuda(ctx) -> a
-    function like `run` for programs that run there, if those differ. shapes, batch, jvp, transpose: the rules that
-    `jax.interpreters` expects.
+    function like `run` for programs that run there, if those differ. devices: they need to know for which devices.
+    shapes, batch, jvp, transpose: the rules that `jax.interpreters` expects.
     """
     primitive.multiple_results = True
+    if devices:
+        prim_requires_devices_during_lowering.add(primitive)
     primitive.def_impl(run)
     primitive.def_abstract_eval(shapes)
     lower = lambda run: mlir.lower_fun(run, multiple_results=True)
@@ -233,6 +240,11 @@ def on_one_device(ctx: Any) -> bool:
     if getattr(axes, "num_devices", None) == 1:
         return True
     return bool(getattr(axes, "manual_axes", ())) and set(axes.manual_axes) == set(axes.mesh.axis_names)
+
+
+def is_divided(ctx: Any) -> bool:
+    """Whether XLA alone divides a program among devices, as it does outside of every `jax.shard_map`."""
+    return not on_one_device(ctx) and not getattr(ctx.module_context.axis_context, "manual_axes", ())
 
 
 def is_exported(ctx: Any) -> bool:

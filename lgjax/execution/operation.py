@@ -2,8 +2,9 @@
 
 `batched(function)` traces the function for one system and binds its jaxpr as one operation. Under `jax.vmap` it stays
 one, with a batch axis. On a CPU it is lowered to a native function (`kernels/native.py`), on a GPU to a kernel with a
-thread for each system (`kernels/cuda.py`); both are written from the same scalar program of the jaxpr. Where there is
-no kernel, as in `jax.export` for a CPU, XLA runs the jaxpr under `jax.vmap`. Under `plain` there is no operation.
+thread for each system (`kernels/cuda.py`); both are written from the same scalar program of the jaxpr. Each device runs
+one for its part of a batch (`devices.py`). Where there is no kernel, as in `jax.export` for a CPU, XLA runs the jaxpr
+under `jax.vmap`. Under `plain` there is no operation.
 
 Tangents and cotangents are operations of the same kind. They are computed from the arguments alone, so that a reverse
 pass stores nothing else. A function that is too large for a kernel is what it consists of: its jaxpr, in which smaller
@@ -28,6 +29,7 @@ from lgjax.execution._jax import (
     alone,
     as_function,
     dce_jaxpr,
+    is_divided,
     is_exported,
     is_high,
     is_undefined_primal,
@@ -37,6 +39,7 @@ from lgjax.execution._jax import (
     reshaped,
     scan_arguments,
 )
+from lgjax.execution.devices import divided, divided_as
 from lgjax.execution.jaxprs import Arrays, evaluate, merged, tangents, traced, transposed
 from lgjax.execution.kept import keeps, keeps_itself, linearized
 from lgjax.execution.kernels import native
@@ -175,8 +178,20 @@ def _by_vmap(*args, jaxpr, mapped, size, **_) -> Arrays:
 
 
 def _lowering(kernel: Callable, ctx) -> Callable:
-    """One kernel for a program that is for one device, else XLA's operations, which it divides among devices."""
-    return partial(_by_kernel, kernel) if on_one_device(ctx) else _by_vmap
+    """One kernel, or one on each device of a program that runs in this process on several."""
+    if on_one_device(ctx):
+        return partial(_by_kernel, kernel)
+    return _by_part if is_divided(ctx) and not is_exported(ctx) else _by_vmap
+
+
+def _by_part(*args, mapped, size, **parameters) -> Arrays:
+    """A kernel on each device."""
+
+    def own(*args):
+        systems = next((x.shape[-1] for x, b in zip(args, mapped, strict=True) if b), size)
+        return batched_p.bind(*args, mapped=mapped, size=systems, **parameters)
+
+    return divided(own, args, mapped, _shapes(mapped=mapped, size=size, **parameters))
 
 
 def _by_kernel(
@@ -209,9 +224,11 @@ def _directions(jaxpr, mapped, size: int | None) -> dict[int, int]:
     return found
 
 
-def _shapes(*_, jaxpr, mapped, size, **others) -> list:
+def _shapes(*args, jaxpr, mapped, size, **others) -> list:
+    """Types of the results. On a mesh with explicit axes, their batch lies where that of an argument does."""
     behind = () if size is None else (size,)
-    return [reshaped(x.aval, (*x.aval.shape, *behind)) for x in jaxpr.outvars]
+    outs = [reshaped(x.aval, (*x.aval.shape, *behind)) for x in jaxpr.outvars]
+    return divided_as(outs, [x for x, b in zip(args, mapped, strict=False) if b])
 
 
 def _vmap(args, axes, *, jaxpr, mapped, size, **others):
@@ -358,4 +375,5 @@ register(
     _transpose,
     cpu=lambda ctx: _lowering(native.as_native, ctx) if native.usable() and not is_exported(ctx) else _by_vmap,
     cuda=partial(_lowering, as_kernel),
+    devices=True,
 )

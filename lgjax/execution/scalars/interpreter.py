@@ -89,7 +89,7 @@ class Interpreter:
             return [boxed(reduce(self.elementwise["mul"], [inputs[0]] * params["y"]))]
         if name in indexing.MOVES and indexing.is_known(name, inputs):
             return [boxed(indexing.MOVES[name](self.graph, eqn, *inputs))]
-        if name in ("keep", "first_order"):
+        if name in AS_GIVEN:
             return inputs
         if name == "unseen":
             return [objects(np.zeros(x.aval.shape, x.aval.dtype)) for x in eqn.outvars]
@@ -193,6 +193,8 @@ def _change_of_kind(eqn) -> tuple | None:
     return None if kind(old) == kind(new) else (old, new)
 
 
+# Operations that say something about arrays, to derivatives or about the devices where they are.
+AS_GIVEN = frozenset({"keep", "first_order", "reshard", "sharding_constraint"})
 # Primitives without a folding rule of their own that act on every entry alone.
 _LISTED = """and or not xor gt lt ge le eq ne select_n max min clamp sign floor ceil round rem is_finite
     exp exp2 expm1 log log1p pow integer_pow cbrt tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf
@@ -261,6 +263,6 @@ REARRANGEMENTS: dict[str, Callable] = {
 # Other operations with a rule in this file. What has none is done where its operands are known numbers.
 HANDLED = frozenset({
     "add", "add_any", "sub", "mul", "div", "neg", "square", "one_minus_square", "copy", "stop_gradient", "sin", "cos",
-    "sqrt", "rsqrt", "abs", "keep", "first_order", "unseen", "unstack", "split", "reduce_sum", "dot_general",
-    *REARRANGEMENTS,
+    "sqrt", "rsqrt", "abs", "unseen", "unstack", "split", "reduce_sum", "dot_general",
+    *AS_GIVEN, *REARRANGEMENTS,
 })  # fmt: skip
