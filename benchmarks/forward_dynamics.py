@@ -20,7 +20,9 @@ ROBOTS = {  # file in example-robot-data, and whether the base floats
     "panda": ("panda_description/urdf/panda.urdf", False),
     "ur5": ("ur_description/urdf/ur5_robot.urdf", False),
     "go1": ("go1_description/urdf/go1.urdf", True),
+    "solo12": ("solo_description/robots/solo12.urdf", True),
     "hyq": ("hyq_description/robots/hyq_no_sensors.urdf", True),
+    "g1": ("g1_description/urdf/g1_29dof_rev_1_0.urdf", True),
     "talos_reduced": ("talos_data/robots/talos_reduced.urdf", True),
 }
 COLUMNS = [
