@@ -1,5 +1,6 @@
 """Reference problems: their kept ends are right, and methods reach them with their order."""
 
+import argparse
 import json
 import math
 from pathlib import Path
@@ -7,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.suite import balls, measure, spatial
+from benchmarks.suite import balls, governor, measure, spatial, stiff_reference
+from benchmarks.suite import page as pages
 from benchmarks.suite.figures import ended, front
-from benchmarks.suite.mechanisms import ORDER, PUBLISHED
+from benchmarks.suite.mechanisms import ORDER, PUBLISHED, PUBLISHED_RATES
 from benchmarks.suite.multibody_reference import GROUND, Link, Tree
+from benchmarks.suite.problem import spread
 from benchmarks.suite.problems import problems
 from benchmarks.suite.reference import extrapolated
-from benchmarks.suite.report import best, errors, page
+from benchmarks.suite.report import best, errors, lead, page
 
 KEPT = measure.kept_references()
 PROBLEMS = {problem.name: problem for problem in problems()}
@@ -41,6 +44,14 @@ def test_the_heavy_top_ends_where_the_literature_says():
 def test_andrews_mechanism_ends_where_its_publication_says():
     """To 1.5e-9; the published values come from double precision, ours agree in two ways to 1e-14."""
     assert np.abs(exact("andrews")[:7] - np.array(PUBLISHED, float)[ORDER]).max() < 2e-9
+    rates = np.array(PUBLISHED_RATES, float)[ORDER]
+    assert np.abs(exact("andrews")[7:] - rates).max() < 1e-9 * np.abs(rates).max()
+
+
+def test_the_brick_ends_with_the_rates_that_a_published_simulator_found():
+    """Check case 2 of NASA/TM-2015-218675, simulator 5, in degrees per second; its authors say 0.004 of agreement."""
+    published = (12.61842377, -17.3974441, 31.11960301)
+    np.testing.assert_allclose(np.degrees(exact("brick")[9:]), published, atol=5e-5, rtol=0)
 
 
 def test_a_start_is_a_state_and_errors_do_not_count_whole_turns():
@@ -121,6 +132,26 @@ def test_runs_that_left_the_finite_numbers_count_as_failed():
         "| all | 1e-14 | 1e-06 |",
         "| none | 1e-14 | fails |",
     ]
+    other = results[0] | {"rows": [*rows, rows[1] | {"program": "Drake", "error": 1e-4}]}
+    assert errors([other])[0] == "| problem | references | lgjax | others |"
+    assert errors([other])[2] == "| all | 1e-14 | 1e-06 | 1e-04 (Drake) |"
+
+
+def test_the_page_says_where_the_lead_on_lie_groups_is_small():
+    def result(title, ours, theirs, group=True):
+        method = {"method": "RKMK 8", "error": 1e-9, "group": group}
+        rows = [method | {"program": "lgjax"} | ours, method | {"program": "diffrax"} | theirs]
+        return {"title": title, "rows": rows}
+
+    results = [
+        result("A", {"ms": 1.0, "batch ms": 1.0}, {"ms": 5.0, "batch ms": 2.0}),
+        result("B", {"ms": 1.0}, {"ms": 9.0}),
+        result("C", {"ms": 1.0}, {"ms": 0.1}, group=False),
+    ]
+    assert lead(results) == (
+        "On the 2 problems on Lie groups, lgjax is ahead at 1e-08 by 5 to 9 times for one state (2 problems) and 2 "
+        "to 2 times for a batch (1 problems); by less than 3: A, a batch: 2."
+    )
 
 
 STARTS = {"bouncing_ball": (1.0, 3.0, 0.0, 0.05, 0.5), "rolling_ball": (0.0, 1.0, -30.0, 0.3, 0.0)}
@@ -178,3 +209,94 @@ def test_events_of_this_library_reach_the_kept_end_of_a_ball(name):
     sweep = next(s for s in problem.sweeps() if s.method == "EventDriven")
     call, finish = sweep.prepare(problem.end, 1e-10, None)
     assert problem.error(finish(call())[0], exact(name)) < 1e-11
+
+
+def test_midpoint_steps_with_a_matrix_follow_a_decay():
+    """ẏ = -λ (y - sin t) + cos t from 1 is sin t + exp(-λ t): in the layer, and far after it with h λ = 25."""
+    fast = 5000
+    rate = lambda _, y: [1, -fast * (y[1] - np.sin(y[0])) + np.cos(y[0])]
+    for end in (0.001, 0.2):
+        y = stiff_reference.linearly_implicit(rate, [0, 1], stiff_reference.graded(end, 1e-5, 0.005), 8)
+        assert float(y[1]) == pytest.approx(np.sin(end) + np.exp(-fast * end), abs=1e-14)
+
+
+def test_radau_s_method_has_its_order_on_a_stiff_equation():
+    """ẏ = -1e5 (y - cos t) - sin t from 1 is cos t; 1e-25 with 8 stages."""
+    mp = pytest.importorskip("mpmath").mp
+    rate = lambda t, y: [-100_000 * (y[0] - mp.cos(t)) - mp.sin(t)]
+    y = stiff_reference.radau(rate, [1.0], stiff_reference.graded(0.5, 1e-6, 0.02))
+    assert abs(y[0] - mp.cos(mp.mpf("0.5"))) < 1e-25
+
+
+def mirrored(rng):
+    """A state of the governor: Lagrange's coordinates, and those of the four bodies."""
+    y = np.array([0.3, 0.9, 0.6, 2.0, -1.0, 0.7]) + 0.1 * rng.standard_normal(6)
+    return y, np.array(governor.whole(y))
+
+
+def test_three_sets_of_equations_accelerate_the_governor_alike():
+    """Lagrange's, Kane's of four bodies, and MuJoCo's of the file that other programs read."""
+    import mujoco
+
+    rng, m = np.random.default_rng(0), governor.mechanism()
+    rate = governor.lagrange(float, np.cos, np.sin, np.sqrt)
+    tree, data = governor.tree(np.longdouble), mujoco.MjData(m.file)
+    for _ in range(3):
+        y, whole = mirrored(rng)
+        kane = np.array(tree.kane(0, whole.astype(np.longdouble)), float)
+        np.testing.assert_allclose(governor.whole(rate(0.0, y)), kane, rtol=1e-10, atol=1e-9)
+        data.qpos[:], data.qvel[:] = whole[:4], whole[4:]
+        mujoco.mj_forward(m.file, data)
+        np.testing.assert_allclose(data.qacc, kane[4:], rtol=1e-8)
+
+
+def test_the_governor_s_momentum_about_its_shaft_is_kept():
+    momentum, state = PROBLEMS["governor"].invariants["momentum"], exact("governor")
+    start = np.concatenate([governor.mechanism().qpos, governor.mechanism().qvel])
+    assert momentum(state) == pytest.approx(momentum(start), rel=1e-13)
+    assert abs(state[4] - start[4]) > 0.1
+
+
+def test_a_state_is_read_from_bodies_in_the_world_with_slides_too():
+    import mujoco
+
+    m = governor.mechanism()
+    whole = mirrored(np.random.default_rng(1))[1]
+    data = mujoco.MjData(m.file)
+    data.qpos[:], data.qvel[:] = whole[:4], whole[4:]
+    mujoco.mj_forward(m.file, data)
+    twists = np.zeros((m.file.nbody - 1, 6))
+    for b, twist in enumerate(twists):
+        mujoco.mj_objectVelocity(m.file, data, mujoco.mjtObj.mjOBJ_BODY, b + 1, twist, 0)
+    rotations = data.ximat[1:].reshape(-1, 3, 3)
+    found = m.from_bodies(rotations, twists[:, :3], data.xipos[1:], twists[:, 3:])
+    np.testing.assert_allclose(found, whole, atol=1e-12)
+
+
+@pytest.mark.parametrize("velocity", [np.array([1.0, -2.0, 0.0]), np.zeros(3)])
+def test_a_batch_differs_by_a_percent_and_begins_with_the_problem(velocity):
+    many = spread(velocity, 1000)
+    assert (many[0] == velocity).all()
+    apart = np.std(many, axis=0)
+    size = np.abs(velocity) if velocity.any() else np.ones(3)
+    np.testing.assert_allclose(apart, 0.01 * size, rtol=0.1)
+    closed = spread(velocity, 1000, together=True)
+    np.testing.assert_allclose(closed[:, :2] * velocity[1::-1], closed[:, 1::-1] * velocity[:2], atol=1e-12)
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_problem_with_its_errors(tmp_path):
+    args = argparse.Namespace(programs="lgjax,SciPy", quick=True, long=False)
+    pages.run(PROBLEMS["pendulum"], KEPT["pendulum"], args, tmp_path)
+    result = json.loads((tmp_path / "pendulum.json").read_text())
+    assert (tmp_path / "pendulum.png").exists()
+    for program in ("lgjax", "SciPy"):
+        assert min(row["error"] for row in ended(result["rows"]) if row["program"] == program) < 1e-10
+
+
+@pytest.mark.slow
+def test_many_steps_change_energy_as_little_as_round_off():
+    problem = PROBLEMS["pendulum"]
+    sweep = next(s for s in problem.sweeps() if s.program == "lgjax" and s.method.startswith("RKMK 8"))
+    row = measure.long_row(problem, sweep, 0.02, exact("pendulum"), 100_000)
+    assert row["drift"]["energy"] < 1e-10

@@ -167,6 +167,7 @@ def tree_sweeps(
         return np.concatenate([q.ball_rotations.ravel(), q.joints.ravel(), v.ravel()])
 
     closed = _pins(m) if loops is True else loops
+    many = lambda batch: jnp.asarray(spread(v, batch, bool(loops)))
     drive = None
     if robot.forces is not None or torque is not None:
         constant = jnp.zeros(robot.model.nv) if torque is None else jnp.asarray(torque)
@@ -177,7 +178,7 @@ def tree_sweeps(
             done = lgjax.rollout(robot.model, *y, drive, h, steps, method, save_every=None, loops=closed)
             return jax.tree.map(lambda x: x[-1], (done.q, done.v))
 
-        solve = _in_legs(leg, lambda v: (q, v), v, lambda batch: jnp.asarray(spread(v, batch)), coarsest)
+        solve = _in_legs(leg, lambda v: (q, v), v, many, coarsest)
 
         def prepare(end: float, steps: int, batch: int | None) -> Any:
             return solve(end, steps, batch), lambda y: (state(_first(y, batch)), _count(name, steps, steps))
@@ -195,7 +196,7 @@ def tree_sweeps(
             )  # fmt: skip
             return s.ys, s.accepted + s.rejected
 
-        adapt = _tolerant(adapted, v, lambda batch: jnp.asarray(spread(v, batch)))
+        adapt = _tolerant(adapted, v, many)
 
         def prepare(end: float, tolerance: float, batch: int | None) -> Any:
             def finish(result: Any) -> Any:
@@ -322,13 +323,13 @@ def absolute_sweeps(m: Mechanism, first: int, rho: float = 0.9, torque: Any = No
 
         def run(v: Any) -> Any:
             s = maximal.integrate(system, q, v, 0.0, end, steps, method, save_every=None)
-            return s.q.bodies.rotation[-1], s.v[-1], s.iterations[-1]
+            return *jax.tree.map(lambda x: x[-1], s.q.bodies), s.v[-1], s.iterations[-1]
 
         def finish(result: Any) -> Any:
-            rotations, v, iterations = _first(result, batch)
-            omega = v.reshape(-1, 6)[:, :3]
+            rotations, places, v, iterations = _first(result, batch)
+            omega, velocities = np.split(v.reshape(-1, 6), 2, axis=1)
             turning = np.einsum("bij,bj->bi", rotations, omega)
-            return m.from_bodies(rotations, turning), float(iterations)
+            return m.from_bodies(rotations, turning, places, velocities), float(iterations)
 
         return _call(run, v, jnp.asarray(spread(v, batch)) if batch else v, batch), finish
 

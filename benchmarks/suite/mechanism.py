@@ -26,7 +26,7 @@ class Part(NamedTuple):
 class Link(NamedTuple):
     """What holds `child` to `parent` (-1 is the ground): a point and an axis of the world at the start."""
 
-    kind: str  # "spherical", "revolute", or "pin": a point of a plane whose other directions are held elsewhere
+    kind: str  # "spherical", "revolute", "prismatic", or "pin": a point of a plane; the rest is held elsewhere
     parent: int
     child: int
     point: np.ndarray
@@ -115,7 +115,7 @@ class Mechanism:
         m, data, found = self.file, self.start(), []
         for j, kind in enumerate(m.jnt_type):
             b = int(m.jnt_bodyid[j])
-            name = {BALL: "spherical", HINGE: "revolute"}[int(kind)]
+            name = {BALL: "spherical", HINGE: "revolute", SLIDE: "prismatic"}[int(kind)]
             found.append(Link(name, int(m.body_parentid[b]) - 1, b - 1, data.xanchor[j].copy(), data.xaxis[j].copy()))
         for e in range(m.neq):
             a, b = int(m.eq_obj1id[e]), int(m.eq_obj2id[e])
@@ -133,12 +133,15 @@ class Mechanism:
             ends = [int(m.site_bodyid[s]) - 1 for s in sites]
             rest = float(m.tendon_lengthspring[k, 0])
             points = data.site_xpos[sites].copy()
-            found.append(Tie(*ends, points, float(m.tendon_stiffness[k, 0] if np.ndim(m.tendon_stiffness) > 1
-                             else m.tendon_stiffness[k]), 0.0, rest))  # fmt: skip
+            linear = lambda x, k=k: float(np.ravel(x[k])[0])  # some versions have polynomials of forces
+            found.append(Tie(*ends, points, linear(m.tendon_stiffness), linear(m.tendon_damping), rest))
         return found
 
-    def from_bodies(self, rotations: Any, omegas: Any) -> np.ndarray:
-        """The state from the rotations of all bodies (axes of inertia) and angular velocities in the world."""
+    def from_bodies(self, rotations: Any, omegas: Any, places: Any = None, velocities: Any = None) -> np.ndarray:
+        """The state from the rotations of all bodies (axes of inertia) and angular velocities in the world.
+
+        Places and velocities of centers of mass are read for sliding joints, all of which have a parent.
+        """
         m, balls, joints, rates = self.file, [], [], []
         parts = self.parts
         start = self.state(self.qpos, self.qvel)
@@ -159,6 +162,12 @@ class Mechanism:
                 rates.append(frame.T @ relative)
                 continue
             axis = turned[0] @ data.xaxis[j]
+            if kind == SLIDE:
+                here, then = places[b - 1] - places[parent - 1], parts[b - 1].position - parts[parent - 1].position
+                drift = velocities[b - 1] - velocities[parent - 1] - np.cross(now[0][2], here)
+                joints.append([start[hinge + len(joints)] + axis @ (here - turned[0] @ then)])
+                rates.append([axis @ drift])
+                continue
             side = np.cross(data.xaxis[j], np.roll(np.eye(3)[np.argmin(np.abs(data.xaxis[j]))], 0))
             side /= np.linalg.norm(side)
             a, c = turned[0] @ side, turned[1] @ side

@@ -18,8 +18,9 @@ GROUND = -1
 class Link(NamedTuple):
     """A body with its joint to the parent; all frames of bodies are parallel at zero coordinates.
 
-    kind: "hinge" (one angle), "ball" (a quaternion) or "free" (a place of the center of mass, which is the origin of
-    the body's frame then, and a quaternion). at: the joint in the parent's frame; it is the origin of the body's frame.
+    kind: "hinge" (one angle), "slide" (a length, in the first set alone), "ball" (a quaternion) or "free" (a place of
+    the center of mass, which is the origin of the body's frame then, and a quaternion). at: the joint in the parent's
+    frame; it is the origin of the body's frame.
     """
 
     parent: int
@@ -29,6 +30,16 @@ class Link(NamedTuple):
     com: Sequence[Any]
     mass: Any
     inertia: Sequence[Any]  # about the center of mass, along the body's axes
+
+
+class Spring(NamedTuple):
+    """Between points of two bodies, with a damper; in the first set alone."""
+
+    ends: Sequence[int]
+    points: Sequence[Sequence[Any]]
+    stiffness: Any
+    damping: Any
+    length: Any
 
 
 class Loop(NamedTuple):
@@ -74,7 +85,8 @@ def solved(a: Array, b: Array) -> Array:
 class Tree:
     """Links, and gravity, in one kind of number."""
 
-    def __init__(self, links: Sequence[Link], gravity: Sequence[Any], number: Any, loops: Sequence[Loop] = ()) -> None:
+    def __init__(self, links: Sequence[Link], gravity: Sequence[Any], number: Any, loops: Sequence[Loop] = (),
+                 springs: Sequence[Spring] = ()) -> None:  # fmt: skip
         make = lambda values: np.array([number(str(x)) for x in values])
         exact = lambda k, names: k._replace(**{name: make(getattr(k, name)) for name in names})
         self.links = [exact(k, ("at", "axis", "com", "inertia"))._replace(mass=number(str(k.mass))) for k in links]
@@ -86,10 +98,11 @@ class Tree:
         self.joints += [
             k._replace(**{f: make(getattr(k, f)) for f in ("at_child", "at_parent", "axis")}) for k in loops
         ]
+        self.springs = [Spring(k.ends, [make(x) for x in k.points], *(number(str(x)) for x in k[2:])) for k in springs]
         self.gravity, self.number = make(gravity), number
         self.one, self.zero = number("1"), number("0")
-        self.positions = sum({"hinge": 1, "ball": 4, "free": 7}[k.kind] for k in links)
-        self.rates = sum({"hinge": 1, "ball": 3, "free": 6}[k.kind] for k in links)
+        self.positions = sum({"ball": 4, "free": 7}.get(k.kind, 1) for k in links)
+        self.rates = sum({"ball": 3, "free": 6}.get(k.kind, 1) for k in links)
 
     def joint(self, link: Link, q: Array) -> tuple[Array, int]:
         """The rotation of a joint, and how many of the coordinates q are its own."""
@@ -98,6 +111,8 @@ class Tree:
             half = q[0] / 2
             c, s = _circle(half)
             return np.array(matrix([c, *(s * x / sqrt(link.axis @ link.axis) for x in link.axis)])), 1
+        if link.kind == "slide":
+            return np.array(matrix([self.one, *[self.zero] * 3])), 1
         place = 3 if link.kind == "free" else 0
         return np.array(matrix(list(q[place : place + 4]))), place + 4
 
@@ -112,6 +127,10 @@ class Tree:
             velocity = u + cross(w, x_joint - x)
             if link.kind == "hinge":
                 own, taken = rotation @ link.axis * v[0], 1
+            elif link.kind == "slide":
+                along = r @ link.axis
+                x_joint, own, taken = x_joint + along * q[0], 0 * w, 1
+                velocity = u + cross(w, x_joint - x) + along * v[0]
             elif link.kind == "ball":
                 own, taken = rotation @ v[:3], 3
             else:
@@ -130,7 +149,7 @@ class Tree:
         states, n, none = self.bodies(y), self.rates, np.array([self.zero] * 3)
         mass, force = np.full((n, n), self.zero), np.full(n, self.zero)
         angular, linear, biases, at = [], [], [], 0
-        for link, (rotation, x, _, w, own) in zip(self.links, states, strict=True):
+        for link, (rotation, x, u, w, own) in zip(self.links, states, strict=True):
             p = link.parent
             jw = angular[p].copy() if p >= 0 else np.full((3, n), self.zero)
             jv = linear[p].copy() if p >= 0 else np.full((3, n), self.zero)
@@ -139,8 +158,12 @@ class Tree:
             d = x - x_parent
             jv = jv - np.stack([cross(d, jw[:, j]) for j in range(n)], axis=1)
             a = a + cross(alpha, d) + cross(w_parent, cross(w_parent, d))
+            if link.kind == "slide":
+                along = rotation @ link.axis
+                speed = (u - (states[p][2] if p >= 0 else none) - cross(w_parent, d)) @ along
+                a, jv[:, at], at = a + 2 * speed * cross(w_parent, along), along, at + 1
             alpha = alpha + cross(w_parent, own)
-            columns = {"hinge": [rotation @ link.axis], "ball": list(rotation.T), "free": list(rotation.T)}[link.kind]
+            columns = {"hinge": [rotation @ link.axis], "slide": []}.get(link.kind, list(rotation.T))
             if link.kind == "free":
                 for i in range(3):
                     jv[i, at + i] = self.one
@@ -155,13 +178,29 @@ class Tree:
             inertia = rotation @ (link.inertia[:, None] * rotation.T)
             mass = mass + link.mass * (jc.T @ jc) + jw.T @ inertia @ jw
             force = force - link.mass * (jc.T @ ac) - jw.T @ (inertia @ alpha + cross(w, inertia @ w))
+        for spring in self.springs:
+            force = force + self._pull(spring, states, angular, linear)
         return mass, force
+
+    def _pull(self, spring: Spring, states: Any, angular: Any, linear: Any) -> Array:
+        """The forces of a spring on the joints."""
+        found = []
+        for i, point in zip(spring.ends, spring.points, strict=True):
+            rotation, x, u, w, _ = states[i]
+            s = rotation @ point
+            jacobian = linear[i] - np.stack([cross(s, column) for column in angular[i].T], axis=1)
+            found.append((x + s, u + cross(w, s), jacobian))
+        (x, u, first), (z, v, second) = found
+        long = ((z - x) @ (z - x)) ** (self.one / 2)
+        along = (z - x) / long
+        size = spring.stiffness * (long - spring.length) + spring.damping * (along @ (v - u))
+        return size * ((first - second).T @ along)
 
     def _turned(self, y: Array) -> list[Any]:
         """The rates of the coordinates."""
         found, q, v = [], y[: self.positions], y[self.positions :]
         for link in self.links:
-            if link.kind == "hinge":
+            if link.kind in ("hinge", "slide"):
                 found, q, v = [*found, v[0]], q[1:], v[1:]
                 continue
             if link.kind == "free":
@@ -248,7 +287,7 @@ class Tree:
         """The same from joint coordinates."""
         balls, joints, q = [], [], np.asarray(y)
         for link in self.links:
-            if link.kind == "hinge":
+            if link.kind in ("hinge", "slide"):
                 joints, q = [*joints, q[0]], q[1:]
                 continue
             if link.kind == "free":

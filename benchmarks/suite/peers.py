@@ -56,7 +56,7 @@ def coordinate_sweeps(
         import jax.numpy as jnp
 
         program, given = compiled(name, setting if fixed else None, end, batch)
-        stages, tolerance = {"Tsit5": 6, "Dopri8": 13}[name], jnp.asarray(float(setting))
+        stages, tolerance = {"Tsit5": 6, "Dopri8": 13, "Kvaerno5": 7}[name], jnp.asarray(float(setting))
 
         def finish(result: Any) -> Any:
             y, n = (np.asarray(x[0] if batch else x) for x in result)
@@ -66,7 +66,7 @@ def coordinate_sweeps(
 
     names = ["DOP853"] + (["Radau"] if stiff else [])
     found = [Sweep("SciPy", name, partial(scipy, name), TOLERANCES, steps=False) for name in names]
-    for name in ("Tsit5", "Dopri8"):
+    for name in ("Tsit5", "Dopri8", *(["Kvaerno5"] if stiff else [])):
         found.append(Sweep("diffrax", name, partial(diffrax, name, False), TOLERANCES, steps=False, batched=True))
     if not stiff:
         fixed = partial(diffrax, "Dopri8", True)
@@ -96,7 +96,7 @@ def mujoco_sweeps(m: Mechanism, first: int, drive: str = "", solref: Callable | 
         mujoco.mj_getState(model, data, start[0], full)
         if batch:
             start[:] = start[0]
-            start[:, 1 + model.nq : 1 + model.nq + model.nv] = spread(np.array(m.qvel), batch)
+            start[:, 1 + model.nq : 1 + model.nq + model.nv] = spread(np.array(m.qvel), batch, bool(model.neq))
         part = max(n for n in range(1, min(steps, 10_000) + 1) if steps % n == 0)
 
         def call() -> Any:
@@ -288,9 +288,11 @@ def exudyn_sweeps(m: Mechanism, first: int, rho: float = 0.9) -> list[Sweep]:
             import exudyn as exu
 
             made, bodies, count = result
-            rotations = [made.rotation(b) for b in bodies]
-            omegas = [made.output(b, exu.OutputVariableType.AngularVelocity) for b in bodies]
-            return m.from_bodies(np.array(rotations), np.array(omegas)), float(count)
+            kinds = exu.OutputVariableType
+            rotations = np.array([made.rotation(b) for b in bodies])
+            read = lambda kind: np.array([made.output(b, kind) for b in bodies])
+            others = map(read, (kinds.AngularVelocity, kinds.Position, kinds.Velocity))
+            return m.from_bodies(rotations, *others), float(count)
 
         return call, finish
 
@@ -308,7 +310,8 @@ def _exudyn(made: Any, m: Mechanism) -> tuple[Any, list[Any]]:
     index = lambda i: made.ground if i < 0 else bodies[i]
     at = lambda i, x: x if i < 0 else parts[i].rotation.T @ (x - parts[i].position)
     frame = lambda i, a: a if i < 0 else parts[i].rotation.T @ a
-    held = {"spherical": [1, 1, 1, 0, 0, 0], "revolute": [1, 1, 1, 1, 1, 0], "pin": [1, 1, 0, 0, 0, 0]}
+    held = {"spherical": [1, 1, 1, 0, 0, 0], "revolute": [1, 1, 1, 1, 1, 0], "pin": [1, 1, 0, 0, 0, 0],
+            "prismatic": [1, 1, 0, 1, 1, 1]}  # fmt: skip
     for link in m.links:
         axes, (a, b) = _axes(link.axis), (link.parent, link.child)
         made.joint(index(a), at(a, link.point), index(b), at(b, link.point), held[link.kind], frame(a, axes),

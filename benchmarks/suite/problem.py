@@ -70,11 +70,16 @@ def doubling(first: int, count: int, ratio: int = 2) -> tuple[int, ...]:
     return tuple(first * ratio**k for k in range(count))
 
 
-def spread(velocity: Array, batch: int) -> np.ndarray:
-    """Velocities (batch, n) 1 % apart; the first is as given."""
-    factors = 1.0 + 0.01 * np.random.default_rng(0).standard_normal((batch, np.size(velocity)))
-    factors[0] = 1.0
-    return np.asarray(velocity) * factors
+def spread(velocity: Array, batch: int, together: bool = False) -> np.ndarray:
+    """Velocities (batch, n) 1 % apart, or 0.01 where all rest; the first is as given.
+
+    together: a state has one factor, which closed loops allow, and rest stays rest.
+    """
+    size = np.size(velocity)
+    apart = 0.01 * np.random.default_rng(0).standard_normal((batch, 1 if together else size))
+    apart[0] = 0.0
+    still = not np.any(velocity) and not together
+    return apart if still else np.asarray(velocity) * (1.0 + apart)
 
 
 def matrix(a: Sequence[Any]) -> list[list[Any]]:

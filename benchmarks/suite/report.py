@@ -36,53 +36,90 @@ def summary(result: dict[str, Any]) -> str:
     return f"| {result['title']} | " + " | ".join(cells) + " |"
 
 
-PROGRAMS = ("lgjax", "SciPy", "diffrax", "MuJoCo", "MJX", "Drake", "Pinocchio", "Exudyn")
+PROGRAMS = ("lgjax", "SciPy", "diffrax", "MuJoCo")
+LONG = {  # of each problem the first run whose program and method begin so
+    "RKMK 8": "lgjax, RKMK 8", "symplectic 2": "lgjax, symplectic 2", "diffrax": "diffrax, Dopri8",
+    "MuJoCo": "MuJoCo, RK4", "Pinocchio": "Pinocchio, RK4", "Exudyn": "Exudyn",
+}  # fmt: skip
+
+
+def on_a_group(result: dict[str, Any]) -> bool:
+    """Whether the state is an element of a Lie group that is no vector space."""
+    return any(row["group"] and row["method"].startswith("RKMK 8") for row in result["rows"])
+
+
+def lead(results: list[dict[str, Any]], goal: float = 1e-8, wanted: float = 3.0) -> str:
+    """How far this library is ahead on problems on groups, and where by less than wanted."""
+    chosen, ranges, less = [result for result in results if on_a_group(result)], [], []
+    for what, name in (("ms", "one state"), ("batch ms", "a batch")):
+        ratios = {}
+        for result in chosen:
+            mine, theirs = (best(result["rows"], goal, ours, what) for ours in (True, False))
+            if mine and theirs:
+                ratios[result["title"]] = float(f"{theirs[what] / mine[what]:.2g}")
+        ranges.append(f"{min(ratios.values()):g} to {max(ratios.values()):g} times for {name} ({len(ratios)} problems)")
+        less += [f"{title}, {name}: {ratio:g}" for title, ratio in ratios.items() if ratio < wanted]
+    text = f"On the {len(chosen)} problems on Lie groups, lgjax is ahead at {goal:g} by {' and '.join(ranges)}"
+    return f"{text}; by less than {wanted:g}: {'; '.join(less)}." if less else f"{text}."
 
 
 def errors(results: list[dict[str, Any]]) -> list[str]:
     """A table of how far the references are apart, and of the smallest error of every program, for every problem."""
-    present = [p for p in PROGRAMS if any(row["program"] == p for result in results for row in result["rows"])]
-    lines = [f"| problem | references | {' | '.join(present)} |", "|---" * (len(present) + 2) + "|"]
+    rows = [row for result in results for row in result["rows"]]
+    present = [p for p in PROGRAMS if any(row["program"] == p for row in rows)]
+    others = ["others"] if any(row["program"] not in PROGRAMS for row in rows) else []
+    lines = [f"| problem | references | {' | '.join(present + others)} |"]
+    lines.append("|---" * (2 + len(present + others)) + "|")
     for result in results:
         cells = [f"{result['apart']:.0e}"]
         for program in present:
             mine = [row for row in result["rows"] if row["program"] == program]
             least = min((row["error"] for row in ended(mine)), default=None)
             cells.append("fails" if mine and least is None else "-" if least is None else f"{least:.0e}")
+        if others:
+            rest = ended([row for row in result["rows"] if row["program"] not in PROGRAMS])
+            least = min(rest, key=lambda row: row["error"], default=None)
+            cells.append(f"{least['error']:.0e} ({least['program']})" if least else "-")
         lines.append(f"| {result['title']} | {' | '.join(cells)} |")
     return lines
 
 
 def long_runs(results: list[dict[str, Any]]) -> list[str]:
     """A table of what a million steps change, of the problems that have such runs."""
-    kept = ("energy", "momentum")
-    lines = ["| problem | method | step (s) | energy | momentum |", "|---|---|---|---|---|"]
+    lines = [f"| problem | {' | '.join(LONG)} |", "|---" * (1 + len(LONG)) + "|"]
     for result in results:
-        for row in result.get("long", {}).get("rows", []):
-            drift = " | ".join(f"{row['drift'][name]:.0e}" if name in row["drift"] else "-" for name in kept)
-            lines.append(f"| {result['title']} | {row['program']} {row['method']} | {row['step']:.2g} | {drift} |")
-    return ["", "## After a million steps", "", *lines] if len(lines) > 2 else []
+        rows, cells = result.get("long", {}).get("rows", []), []
+        for start in LONG.values():
+            found = [row for row in rows if f"{row['program']}, {row['method']}".startswith(start)]
+            drift = found[0]["drift"] if found else {}
+            cells.append(", ".join(f"{drift[name]:.0e}" for name in ("energy", "momentum") if name in drift) or "-")
+        if rows:
+            lines.append(f"| {result['title']} | {' | '.join(cells)} |")
+    text = "What is lost of energy and momentum, relative, with steps of an error below 1e-4 in the run above."
+    return ["", "## After a million steps", "", text, "", *lines] if len(lines) > 2 else []
 
 
 def page(folder: Path, order: list[str]) -> str:
     results = [json.loads((folder / f"{name}.json").read_text()) for name in order]
-    first = results[0]["environment"]
-    dates = ", ".join(sorted({result["environment"]["date"] for result in results}))
-    versions = ", ".join(f"{k} {v}" for k, v in first["versions"].items())
+    places = [result["environment"] for result in results]
+    dates = ", ".join(sorted({place["date"] for place in places}))
+    found = {(k, v): None for place in places for k, v in place["versions"].items()}
+    versions = ", ".join(f"{k} {v}" for k, v in found)
     lines = [HEAD.read_text().rstrip(), ""]
-    lines.append(f"* **Device:** {first['device']}, one core, shared. **Precision:** float64.")
+    lines.append(f"* **Device:** {places[0]['device']}, one core, shared. **Precision:** float64.")
     lines += [f"* **Versions:** {versions}.", f"* **Dates:** {dates}.", ""]
     lines += [
         "| problem | " + " | ".join(f"{goal:g}" for goal in GOALS) + " | 1e-08, each of 1000 |",
         "|---|---|---|---|",
     ]
     lines += [summary(result) for result in results]
+    lines += ["", lead(results)]
     lines += ["", "## Smallest errors", "", *errors(results), *long_runs(results)]
     for result in results:
         title, text = result["title"], f"{result['text']}; {result['end']:g} s."
         text = text if text[1] == " " else text[0].upper() + text[1:]  # not of "m = 15"
         lines += ["", f"## {title}", "", text, ""]
-        lines += [f"![{title}](suite/{result['name']}.png)"]
+        lines += [f"![Errors](suite/{result['name']}.png)"]
     return "\n".join(lines) + "\n"
 
 
