@@ -149,8 +149,8 @@ def test_the_page_says_where_the_lead_on_lie_groups_is_small():
         result("C", {"ms": 1.0}, {"ms": 0.1}, group=False),
     ]
     assert lead(results) == (
-        "On the 2 problems on Lie groups, lgjax is ahead at 1e-08 by 5 to 9 times for one state (2 problems) and 2 "
-        "to 2 times for a batch (1 problems); by less than 3: A, a batch: 2."
+        "On the 2 problems on Lie groups, lgjax is ahead at 1e-08 by 5 to 9 times for one state and 2 to 2 times "
+        "for a batch; by less than 3: A, a batch: 2."
     )
 
 

@@ -58,7 +58,7 @@ def lead(results: list[dict[str, Any]], goal: float = 1e-8, wanted: float = 3.0)
             mine, theirs = (best(result["rows"], goal, ours, what) for ours in (True, False))
             if mine and theirs:
                 ratios[result["title"]] = float(f"{theirs[what] / mine[what]:.2g}")
-        ranges.append(f"{min(ratios.values()):g} to {max(ratios.values()):g} times for {name} ({len(ratios)} problems)")
+        ranges.append(f"{min(ratios.values()):g} to {max(ratios.values()):g} times for {name}")
         less += [f"{title}, {name}: {ratio:g}" for title, ratio in ratios.items() if ratio < wanted]
     text = f"On the {len(chosen)} problems on Lie groups, lgjax is ahead at {goal:g} by {' and '.join(ranges)}"
     return f"{text}; by less than {wanted:g}: {'; '.join(less)}." if less else f"{text}."
@@ -106,8 +106,9 @@ def page(folder: Path, order: list[str]) -> str:
     results = [json.loads((folder / f"{name}.json").read_text()) for name in order]
     places = [result["environment"] for result in results]
     dates = ", ".join(sorted({place["date"] for place in places}))
-    found = {(k, v): None for place in places for k, v in place["versions"].items()}
-    versions = ", ".join(f"{k} {v}" for k, v in found)
+    names = dict.fromkeys(name for place in places for name in place["versions"])
+    ran = lambda name: "/".join(sorted({p["versions"][name] for p in places if name in p["versions"]}))
+    versions = ", ".join(f"{name} {ran(name)}" for name in names)
     lines = [HEAD.read_text().rstrip(), ""]
     lines.append(f"* **Device:** {places[0]['device']}, one core, shared. **Precision:** float64.")
     lines += [f"* **Versions:** {versions}.", f"* **Dates:** {dates}.", ""]
