@@ -40,7 +40,7 @@ def run(problem: Problem, reference: dict[str, Any], args: argparse.Namespace, f
             where["versions"] = known.get("environment", where)["versions"] | where["versions"]
             rows += [row for row in known.get("rows", []) if row["program"] not in args.programs.split(",")]
         known = known | {"command": command, "environment": where, "rows": rows}
-    file.write_text(json.dumps(head | apart | known, indent=1) + "\n")
+    file.write_text(json.dumps(head | apart | known | head | apart, indent=1) + "\n")
     figures.draw(json.loads(file.read_text()), folder / f"{problem.name}.png")
     print(f"{problem.name}: {time.perf_counter() - started:.0f} s", flush=True)
 
