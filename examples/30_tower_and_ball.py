@@ -29,7 +29,8 @@ def main(
     solid = dict.fromkeys(names, shapes.box(HALF)) | {"ball": shapes.sphere(RADIUS)}
     pairs = [*zip(names[1:], names[:-1], strict=True), *(("ball", name) for name in names)]
     floor = shapes.Plane((0.0, 0.0, 1.0))
-    contacts = lgjax.Contacts(model, floor, solid, pairs, friction=0.5, nearest=4 * boxes + 4)
+    # Restitution 0, not None, takes the energy into account.
+    contacts = lgjax.Contacts(model, floor, solid, pairs, friction=0.5, restitution=0.0, nearest=4 * boxes + 4)
 
     heights = np.array([*(HALF * (1 + 2 * np.arange(boxes))), HALF * (2 * boxes - 0.8)])
     places = np.stack([[*np.zeros(boxes), -0.5], np.zeros(boxes + 1), heights], 1)

@@ -54,7 +54,8 @@ class Contacts:
             `Robot.pairs` only the shapes that their file lets touch.
         friction: coefficient >= 0, one number or (n,). None takes that of the model's geometry where this is used and
             has one, otherwise 1; in a pair the larger one, as in MuJoCo.
-        restitution: coefficient in 0..1, one number or (n,). None means none, and saves time.
+        restitution: coefficient in 0..1, one number or (n,). None means none, and saves time; 0 also keeps account of
+            the energy, so that bodies in pairs that turn on each other gain none.
         smoothing: one number >= 0, m: the distance at which a rigid contact acts before it closes, so that gradients
             see it. At this distance it carries the weight of the mass that it moves. 0 is the rigid law itself. Only
             `TimeStepping` has it.

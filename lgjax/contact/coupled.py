@@ -46,8 +46,8 @@ class Coupled(NamedTuple):
     y: (nv, 2) of impulses and displacements, as `FactoredDynamics.respond` takes it. impulse: (n, 3). velocity: (n, 3)
     after the impulses. joint_impulse: (nv,). residual, sweeps: as in `Impact`. solutions: those that
     derivatives start from, impulses of all rows without and with restitution, and displacements of normals and limits.
-    excess: of each island, J, the work of the displacements minus the energy that the impulses have lost, where bodies
-    bounce. passed_on: () bool, see `_passed_on`.
+    excess: of each island, J, the work of the displacements minus the energy that the impulses have lost, where
+    restitution is given. passed_on: () bool, see `_passed_on`.
     """
 
     y: Array
@@ -129,7 +129,7 @@ def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled
     solutions = plain, further, lift
     excess, passed_on = jnp.zeros_like(residual)[None], jnp.zeros((), bool)
     if bouncing:
-        excess = _excess(acting.islands, restitution, u, before, after, x, pushed, h)
+        excess = _excess(acting.islands, u, before, after, x, pushed, h)
         passed_on = _passed_on(G, plain, before[: 3 * n : 3], u[: 3 * n : 3], restitution)
     return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions, excess, passed_on)
 
@@ -149,22 +149,19 @@ def _held_fast(G, W, inverse):
     return plus_diagonal(G - product(W.T, product(inverse.T, W)), trace)
 
 
-def _excess(islands, restitution, u, before, after, x, pushed, h) -> Array:
+def _excess(islands, u, before, after, x, pushed, h) -> Array:
     """Work, J, of the displacements and impulses x together, where it is positive; (islands,).
 
     Impulses have positive work where forces press a point together that moves away at first, as when a body turns.
 
-    0 without restitution (n,). pushed: impulses of the displacements, as x. Gravity and motors change the velocities
-    from `before` to u.
+    pushed: impulses of the displacements, as x. Gravity and motors change the velocities from `before` to u.
     """
 
     def one(rows) -> Array:
         own = np.asarray(rows, int)
         gained = 0.5 * jnp.sum(x[own] * (before[own] + after[own]))
         work = jnp.sum(pushed[own] * (before[own] - u[own])) / h
-        excess = jnp.maximum(work + gained, jnp.zeros_like(work))
-        contacts = np.unique(own[own < 3 * len(restitution)] // 3)
-        return jnp.where(jnp.any(restitution[contacts] > 0), excess, 0 * excess)
+        return jnp.maximum(work + gained, jnp.zeros_like(work))
 
     return jnp.stack([one(rows) for rows, _ in islands])
 

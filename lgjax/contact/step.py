@@ -23,10 +23,12 @@ step takes x + s (y - x) instead: x are the impulses without restitution, which 
 restitution, and s is the largest number in 0..1 for which the impulses add none. All of this is done for each part of
 the mechanism that neither joints nor pairs couple with others. Moving out of the ground against gravity takes work.
 Where the impulses have lost less energy than that, the rest is taken from the kinetic energy: v' is scaled down after
-it has moved the bodies. Where no contact has restitution, v' is not scaled. On planes the impulses then lose more than
-that, except for bodies that begin inside the ground, which are lifted out. On a height field a ball touches one point
-at a time. It may move into another face by up to h u, and lose only m u^2 / 2 where m g h u is needed to move it out:
-it gains m (g h)^2 / 2 in such a step at most.
+it has moved the bodies. This is done where restitution is given, 0 included; None saves its time. Without it the
+impulses lose more than the lift takes on planes, except for bodies that begin inside the ground, which are lifted out.
+Where bodies of a pair turn, their normal turns, too, which the linear gap does not see: a step may then gain weight
+times what is missed, which is of order h^2. On a height field a ball touches one point at a time. It may move into
+another face by up to h u, and lose only m u^2 / 2 where m g h u is needed to move it out: it gains m (g h)^2 / 2 in
+such a step at most.
 
 Derivatives are those of the implicit function: `coupled.coupled` and `cones/solver.py` have the rules.
 

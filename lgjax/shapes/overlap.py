@@ -28,6 +28,7 @@ ROUNDS = 40  # rays
 # normal of two polytopes is among the starts, and they begin with the least.
 ASIDE = (0.9, 0.43)
 FAR, LEAST = 2.5e-4, 0.8
+SOME = 0.75  # power of round-off, relative to the largest, above which a share of a point in another one is none
 ARTIFICIAL = 1e3  # cost of the points with which a linear program begins, relative to the inverse of the margin
 
 
@@ -135,11 +136,10 @@ def _pivot(D: Difference, state: _Exit, ray: Array, margin: Array, tolerance: Ar
     outer = w + margin * normal
     gain = sm.dot(dual, outer) - 1
     genuine = jnp.max(state.costs) <= 1
-    ratios = []
-    for k in range(3):
-        have, takes = sm.dot(c[k], ray) / det, sm.dot(c[k], outer) / det
-        ratios.append(jnp.where(takes > 0, have / jnp.where(takes > 0, takes, jnp.ones_like(takes)), jnp.inf))
-    ratio = jnp.stack(ratios)
+    have, takes = (jnp.stack([sm.dot(x, y) / det for x in c]) for y in (ray, outer))
+    # A point that coincides with one of the three must replace that one: the others keep what is round-off.
+    some = takes > float(jnp.finfo(takes.dtype).eps) ** SOME * jnp.max(jnp.abs(takes))
+    ratio = jnp.where(some, have / jnp.where(some, takes, jnp.ones_like(takes)), jnp.inf)
     enters = usable & (~genuine | (gain > tolerance)) & (jnp.min(ratio) < jnp.inf)
     leaves = enters & (np.arange(3, dtype=np.int32) == jnp.argmin(ratio).astype(jnp.int32))
     choose = lambda x, old: jnp.where(leaves.reshape(3, *[1] * (old.ndim - 1)), x, old)

@@ -164,6 +164,20 @@ def test_boxes_that_are_nearly_aligned_have_the_distance_of_separating_axes(dept
             assert abs(float(found.distance[k]) - gaps.max()) < (3e-5 if dtype == jnp.float32 else 1e-12)
 
 
+def test_an_edge_that_is_parallel_to_a_face_to_round_off_has_its_height_as_distance():
+    """The corners of their difference then coincide in pairs, and differ by round-off in any direction."""
+    count, rng = 20_000, np.random.default_rng(0)
+    turn = lambda w: np.asarray(so3.exp(jnp.asarray(w)))
+    height, tilt = 10.0 ** rng.uniform(-7, -5, count), np.zeros((count, 3))
+    tilt[:, 1] = rng.uniform(0.2, 0.9, count)
+    face = np.stack([rng.uniform(-0.6, 0.3, count), np.zeros(count), -1 - height], 1)
+    edge = np.einsum("nij,nj->ni", turn(tilt), face)  # from the middle of the tilted box
+    R, S = turn(tilt) @ turn(1e-16 * rng.normal(size=(count, 3))), turn(1e-16 * rng.normal(size=(count, 3)))
+    found = batch(shapes.box(1), shapes.box(1))(R, S, edge - [1, 0, 1])
+    np.testing.assert_array_equal(found.status, 0)
+    np.testing.assert_allclose(found.distance, height, rtol=0, atol=1e-12)
+
+
 def at(turn, place):
     return Pose(so3.exp(jnp.asarray(turn, float)), jnp.asarray(place, float))
 
