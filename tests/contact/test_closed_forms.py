@@ -211,6 +211,17 @@ def two_bodies(shapes, heights, **options):
     return model, q, lgjax.Contacts(model, FLOOR, shapes, **options)
 
 
+def test_a_ball_that_starts_in_the_ground_is_lifted_from_its_kinetic_energy():
+    """From a depth d: v'^2 = v^2 - 2 g d, with any restitution that is given, 0 included."""
+    depth, speed = 1e-3, 2.0
+    q = lgjax.configuration(ball(), (np.eye(3), (0.0, 0.0, 0.1 - depth)))
+    v, contacts = jnp.zeros(6).at[3].set(speed), on_floor(ball(), lgjax.shapes.sphere(0.1), 0.0, 0.0)
+    step = lambda here: lgjax.contact.contact_step(ball(), here, q, v, jnp.zeros(6), 1e-5).v
+    found = jax.jit(jax.vmap(lambda e: step(contacts.replace(restitution=e))))(jnp.array([[0.0], [0.5]]))
+    left = (speed**2 - 2 * G * depth) ** 0.5
+    np.testing.assert_allclose(found, [[0, 0, 0, left, 0, 0]] * 2, atol=1e-7)
+
+
 def test_lifting_a_body_out_of_the_ground_slows_no_other_one():
     balls = {name: lgjax.shapes.sphere(0.1) for name in ("low", "flying")}
     model, q, contacts = two_bodies(balls, (0.05, 100.0), friction=0.0, restitution=0.5)
