@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
@@ -19,12 +21,14 @@ from lgjax.groups.se3 import Pose
 from lgjax.multibody.constant_parts import SpecializedPart
 from lgjax.multibody.geometry import Geometry
 from lgjax.multibody.importers.description import Ground, Surface
+from lgjax.multibody.importers.source import read
 from lgjax.multibody.model import Configuration, Mechanism, Model
 from lgjax.multibody.specialized import SpecializedModel
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
 from lgjax.robots.actuators import Actuators
 from lgjax.robots.sensors import Sensors
+from lgjax.robots.srdf import disabled
 
 STATIC = {"static": True}
 
@@ -129,6 +133,26 @@ class Robot(Mechanism):
             if min(i, j) >= 0 and min(body[i], body[j]) >= 0:
                 found[min(i, j), max(i, j)] = float(friction[0])
         return found
+
+    def with_srdf(self, path_or_text: str | os.PathLike) -> Robot:
+        """A copy in whose `pairs` links do not touch that an SRDF, the companion of a URDF, keeps from it.
+
+        It reads `disable_collisions`, `disable_default_collisions` and `enable_collisions`; groups and states are left
+        out. A warning names links that the robot does not have.
+
+        Args:
+            path_or_text: name of the file, or its text, a string that starts with '<'.
+
+        Raises:
+            ImportError: without the extra `urdf`.
+            ValueError: in one line that names file and line, for a file that cannot be read.
+        """
+        source = read(path_or_text, "SRDF")
+        names = [*self.model.body_names, *(name for name, _ in self.model.tree.frames)]
+        pairs, unknown = disabled(source, names)
+        if unknown:
+            warnings.warn(f"{source.label}: {self.model.name!r} has no links {listed(unknown)}", stacklevel=2)
+        return self.replace(contacts=replace(self.contacts, excludes=(*self.contacts.excludes, *pairs)))
 
     def astype(self, dtype: Any) -> Robot:
         """The same robot with all floating-point arrays in `dtype`."""

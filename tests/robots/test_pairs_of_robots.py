@@ -86,7 +86,8 @@ def test_contacts_of_the_pairs_of_a_robot_are_those_of_their_shapes():
     np.testing.assert_allclose(sorted(own), [0.3] * 4 + [1.0] * 4)
 
 
-def test_all_links_of_a_urdf_may_touch_but_parent_and_child():
+def five_links():
+    """A URDF with the links l0 to l4 in a row, of which l1 and l2 move as one."""
     box = "<collision><geometry><box size='.1 .1 .1'/></geometry></collision>"
     mass = "<inertial><mass value='1'/><inertia ixx='.01' iyy='.01' izz='.01' ixy='0' ixz='0' iyz='0'/></inertial>"
     links = "".join(f"<link name='l{k}'>{mass}{box}</link>" for k in range(5))
@@ -95,10 +96,41 @@ def test_all_links_of_a_urdf_may_touch_but_parent_and_child():
         f"<joint name='j{k}' type='{kind}'><parent link='l{k}'/><child link='l{k + 1}'/><axis xyz='0 1 0'/></joint>"
         for k, kind in enumerate(kinds)
     )
-    robot = lgjax.load_robot(f"<robot name='r'>{links}{joints}</robot>", floating_base=True)
+    return lgjax.load_robot(f"<robot name='r'>{links}{joints}</robot>", floating_base=True)
+
+
+def test_all_links_of_a_urdf_may_touch_but_parent_and_child():
+    robot = five_links()
     body = [0, 1, 1, 2, 3]  # l1 and l2 move as one
     expected = {(f"l{a}", f"l{b}") for a, b in itertools.combinations(range(5), 2) if body[b] - body[a] > 1}
     assert set(robot.pairs) == expected
+
+
+def test_links_that_an_srdf_disables_do_not_touch():
+    """The others touch as before; what it enables again touches, and the robot before it is the same."""
+    robot = five_links()
+    before = set(robot.pairs)
+    off = "<disable_collisions link1='l3' link2='l0' reason='Never'/>"
+    assert set(robot.with_srdf(f"<robot name='r'>{off}</robot>").pairs) == before - {("l0", "l3")}
+    alone = "<disable_default_collisions link='l4'/><enable_collisions link1='l4' link2='l1'/>"
+    expected = {pair for pair in before if "l4" not in pair} | {("l1", "l4")}
+    assert set(robot.with_srdf(f"<robot name='r'>{alone}</robot>").pairs) == expected
+    assert set(robot.pairs) == before
+    only = robot.with_srdf(f"<robot name='r'>{off}</robot>")
+    assert ("l0", "l3") not in set(lgjax.Contacts(only, pairs=only.pairs).links)
+
+
+def test_an_srdf_that_fits_badly_is_told():
+    robot = five_links()
+    with pytest.warns(UserWarning, match=r"'r' has no links gripper$"):
+        strange = robot.with_srdf("<robot name='r'><disable_collisions link1='l0' link2='gripper'/></robot>")
+    assert strange.pairs == robot.pairs
+    with pytest.raises(ValueError, match=r"^SRDF text: line 1: <disable_collisions> has no 'link2': name a link$"):
+        robot.with_srdf("<robot name='r'><disable_collisions link1='l0'/></robot>")
+    with pytest.raises(ValueError, match=r"^cannot read SRDF 'missing.srdf'"):
+        robot.with_srdf("missing.srdf")
+    with pytest.raises(ValueError, match=r"^SRDF text: no <robot>"):
+        robot.with_srdf("<srdf/>")
 
 
 def test_links_that_no_file_pairs_touch_with_all_their_shapes():
