@@ -107,6 +107,7 @@ class Run(NamedTuple):
     residual: Array
     done: Array
     failed: Array
+    inexact: Array  # 1 where the distance of a pair was not found at a state that was reached
 
 
 @dataclass(frozen=True)
@@ -178,13 +179,14 @@ class System:
             residual=zero,
             done=self.dt == 0,
             failed=no,
+            inexact=zero,
         )
         going = lambda s: ~s.done & ~s.failed & (s.n < parts) & (s.turns < TURNS * parts)
         s = iterate_while(going, self.turn, start)
         (q, v), impulse = s.y
         deep = jnp.min(s.gap) < -DEEP[jnp.dtype(dtype).itemsize]
         bad = ~jnp.isfinite(jnp.sum(v) + jnp.sum(impulse))
-        failed = s.failed | deep | (s.residual > FAILED) | ~self.in_range()
+        failed = s.failed | deep | (s.residual > FAILED) | (s.inexact > 0) | ~self.in_range()
         status = flag(ContactStatus.NOT_SOLVED, failed)
         status = status | flag(ContactStatus.TOO_MANY_PARTS, ~s.done & ~s.failed)
         status = status | flag(ContactStatus.NOT_FINITE, bad)
@@ -207,8 +209,10 @@ class System:
         m = jax.lax.optimization_barrier(self.motion(s.mode, s.t + h, y))
         flown = self.flown(s, h, y, y_hat, m)
         reset = only_if(s.choosing, lambda: self.reset(s, m), s)
-        s = jax.tree.map(lambda a, b: jnp.where(s.choosing, a, b), reset, flown)
-        return s._replace(turns=s.turns + 1)
+        new = jax.tree.map(lambda a, b: jnp.where(s.choosing, a, b), reset, flown)
+        reached = s.choosing | (new.t > s.t)  # what was only tried does not count
+        inexact = jnp.where(reached, jnp.maximum(s.inexact, m.now.inexact), s.inexact)
+        return new._replace(turns=s.turns + 1, inexact=inexact)
 
     def flown(self, s: Run, h: Array, y: Any, y_hat: Any, m: Motion) -> Run:
         """After an attempt to flow for h: repeat it shorter, go on to search for an event, or accept it.

@@ -72,7 +72,7 @@ class Tolerances(NamedTuple):
 class Instant(NamedTuple):
     """The tree at one state without forces at its contacts, and what they see of it. gap: (n,) m. u: (3 n,) m/s, their
     velocities, contact by contact: normal, two tangents. vdot: (nv,). a: (3 n,) m/s^2, their accelerations.
-    W: (3 n, nv) J M^-1. G: (3 n, 3 n) J M^-1 J^T.
+    W: (3 n, nv) J M^-1. G: (3 n, 3 n) J M^-1 J^T. inexact: () 1 where the distance of a pair that is near is not found.
     """
 
     gap: Array
@@ -81,6 +81,7 @@ class Instant(NamedTuple):
     a: Array
     W: Array
     G: Array
+    inexact: Array
 
 
 class Motion(NamedTuple):
@@ -111,15 +112,15 @@ def instant(
     def seen(poses: Pose, S: Array) -> tuple[Array, tuple[Array, Array]]:
         points = detect(contacts, model, poses, world.origin)
         J = sm.matmult(points.frame, columns_at(contacts, model, S, points.point)).reshape(-1, model.nv)
-        return sm.matvec(J, v), (points.gap, J)
+        return sm.matvec(J, v), (points.gap, J, (points.status != 0).astype(v.dtype))
 
     w, p = se3.split(world.twists)
     R, x = world.poses
     turned = se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
     rates = Pose(sm.matmul(sm.hat(w), R), p + sm.cross(w, x)), turned if world.bend is None else turned + world.bend[0]
-    u, drift, (gap, J) = jax.jvp(seen, (world.poses, world.S), rates, has_aux=True)
+    u, drift, (gap, J, inexact) = jax.jvp(seen, (world.poses, world.S), rates, has_aux=True)
     W = product(J, inverse)
-    return Instant(gap, u, vdot, sm.matvec(J, vdot) + drift, W, product(W, J.T))
+    return Instant(gap, u, vdot, sm.matvec(J, vdot) + drift, W, product(W, J.T), inexact)
 
 
 def _generalized(model: Model, world: World, wrenches: Array) -> Array:

@@ -186,6 +186,28 @@ def test_a_distance_that_is_not_found_is_in_the_status_of_the_step(monkeypatch):
     np.testing.assert_array_equal(step(places), [ContactStatus.NOT_SOLVED, 0])
 
 
+def test_a_distance_that_is_not_found_is_in_the_status_of_event_driven_steps(monkeypatch):
+    model, contacts, _ = two_boxes()
+    failing(monkeypatch, 1e-3)
+    method = lgjax.contact.EventDriven()
+    run = lambda q: lgjax.rollout(model, q, jnp.zeros(12), None, 1e-3, 1, method, contacts=contacts).status
+    places = jax.tree.map(lambda *x: jnp.stack(x), *(apart(model, away) for away in (0.32, 2.0)))
+    np.testing.assert_array_equal(jax.jit(jax.vmap(run))(places), [ContactStatus.NOT_SOLVED, 0])
+
+
+def test_bodies_that_begin_inside_one_another_are_moved_apart_or_have_a_status():
+    """Equal boxes, from the same place to a corner that is shared; a place that is not finite is in the status."""
+    model, contacts, _ = two_boxes()
+    step = jax.jit(jax.vmap(lambda q: contact_step(model, contacts, q, jnp.zeros(12), jnp.zeros(12), 1e-3)))
+    aways = (0.0, 1e-12, 0.01, 0.1, 0.2, np.nan)
+    found = step(jax.tree.map(lambda *x: jnp.stack(x), *(apart(model, away) for away in aways)))
+    assert ContactStatus.NOT_FINITE in ContactStatus(int(found.status[-1]))
+    numbers = jnp.concatenate([found.v, found.q.free_poses.translation.reshape(-1, 6)], 1)[:-1]
+    assert np.all(np.isfinite(numbers))
+    left = np.linalg.norm(np.diff(np.asarray(found.q.free_poses.translation), axis=1)[:-1, 0], axis=-1)
+    assert np.all((np.asarray(found.status[:-1]) != 0) | (left > np.asarray(aways[:-1])))
+
+
 def failing(monkeypatch, error):
     """Distances that are said to be uncertain by an error, m."""
     exact, failed = patches.distance_of, jnp.int32(DistanceStatus.NOT_SOLVED)

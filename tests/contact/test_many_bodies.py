@@ -5,7 +5,6 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import lgjax
 from lgjax import Pose, shapes
@@ -196,7 +195,6 @@ def gains_of_turning_boxes(restitution, steps, count=3):
     return np.asarray(energy(q, v) - before), status
 
 
-@pytest.mark.slow
 def test_a_box_that_turns_on_an_edge_gains_no_energy():
     """Its face turns away from where the step has it, and the box is lifted for that, from its kinetic energy."""
     gained, status = gains_of_turning_boxes(0.0, [1e-3, 4e-3])
@@ -205,7 +203,6 @@ def test_a_box_that_turns_on_an_edge_gains_no_energy():
     assert np.sum(np.abs(gained) < 1e-14) >= 2  # where it is lifted by more than the impulses have lost
 
 
-@pytest.mark.slow
 def test_without_account_a_box_that_turns_on_an_edge_gains_energy_of_second_order_in_the_step():
     gained, status = gains_of_turning_boxes(None, [1e-3, 2e-3, 4e-3])
     assert status == 0

@@ -332,6 +332,22 @@ def test_what_is_not_finite_has_a_status():
     assert DistanceStatus(int(found.status)) & DistanceStatus.NOT_FINITE
 
 
+def test_traced_hulls_that_are_flat_or_inverted_have_a_distance_and_others_a_status():
+    """Of a cube turned inside out it is that of the cube, of a plate the depth at which it cuts a box; a point in a box
+    has no normal that three corners hold."""
+    corners = np.array(np.meshgrid([-1, 1], [-1, 1], [-1, 1.0])).reshape(3, 8).T
+    hull = shapes.polyhedron(corners)
+    scaled = lambda scale: jax.tree.map(lambda x: x * scale if x.ndim == 2 else x, hull)
+    of = lambda scale, x: shapes.distance(scaled(scale), STILL, shapes.box(1), STILL._replace(translation=x))
+    scales = jnp.array([[-1, 1, 1], [-1, -1, -1], [1, 1, 0], [0, 0, 0], [1, 1, np.nan], [1, 1, np.inf]])
+    both = jax.jit(jax.vmap(jax.vmap(of, (0, None)), (None, 0)))
+    found = both(scales, jnp.array([[0.3, 0.1, 0.2], [3.0, 0.1, 0.2]]))
+    np.testing.assert_allclose(found.distance[:, :3], [[-1.7, -1.7, -0.8], [1, 1, 1]], atol=1e-12)
+    not_solved, not_finite = int(DistanceStatus.NOT_SOLVED), int(DistanceStatus.NOT_FINITE)
+    np.testing.assert_array_equal(found.status[:, :4], [[0, 0, 0, not_solved], [0, 0, 0, 0]])
+    assert np.all(np.asarray(found.status[:, 4:]) & not_finite)
+
+
 @pytest.mark.parametrize(
     "shape",
     [

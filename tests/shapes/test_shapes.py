@@ -339,6 +339,13 @@ BAD = {
     "half length of the capsule is negative: -1.0": lambda: shapes.capsule(1, -1),
     "at least 4 vertices, not 3": lambda: shapes.polyhedron(np.eye(3)),
     "vertices of the polyhedron lie in one plane": lambda: shapes.polyhedron(FLAT),
+    "vertices of the polyhedron lie in one plane: .*0.0": lambda: shapes.polyhedron(0 * CORNERS),
+    "vertices of the polyhedron is not finite": lambda: shapes.polyhedron(CORNERS * [1, 1, np.nan]),
+    "half extents of the box is not finite": lambda: shapes.box((1, np.nan, 1)),
+    "half length of the cylinder is not positive: -1.0": lambda: shapes.cylinder(0.1, -1),
+    "translation of the pose is not finite": lambda: shapes.placed(
+        shapes.sphere(1.0), Pose(np.eye(3), np.full(3, np.nan))
+    ),
     "rounding is negative: -0.1": lambda: shapes.polyhedron(CORNERS, rounding=-0.1),
     "is not a rotation": lambda: shapes.placed(shapes.sphere(1.0), Pose(2 * np.eye(3), np.zeros(3))),
     "non-convex support": lambda: shapes.support(lambda d: d * (1 + 0.5 * d[0] * d[0])),
