@@ -128,14 +128,26 @@ def test_with_joints_restitution_and_derivatives_contacts_that_wait_change_nothi
 
 
 def test_the_status_says_where_more_contacts_meet_than_may_act():
-    """At rest two balls on the floor have two; when one runs into the other there are three, or else it flies."""
+    """At rest two balls on the floor have two; when one runs into the other there are three, or else it flies. They
+    count also where only free flight would meet, and where an impact on the floor, by friction, makes them meet."""
     names = "first", "second"
     model = balls(names)
     q, rest = start_of(model, (RADIUS, RADIUS)), jnp.zeros(12)
     contacts = contacts_of(model, names, nearest=2)
     step = jax.jit(jax.vmap(lambda v: contact_step(model, contacts, q, v, jnp.zeros(12), 2e-3).status))
-    status = step(jnp.stack([rest, rest.at[3].set(20.0), rest.at[3].set(20.0).at[5].set(1.0)]))
-    np.testing.assert_array_equal(status, [0, ContactStatus.TOO_MANY_NEAR, 0])
+    spun = rest.at[3:6].set(jnp.array([4.5, 0.0, -5.0])).at[1].set(200.0)
+    speeds = np.arange(5.1, 5.2, 1e-3) + 2e-4  # friction slows the ball by 8e-3 m/s
+    slow = jnp.zeros((len(speeds), 12)).at[:, 3].set(speeds)
+    soon = rest.at[3].set(8.0).at[5].set(1.0)  # halfway it is still nearer to the floor, which it leaves
+    others = [rest, rest.at[3].set(20.0), rest.at[3].set(20.0).at[5].set(1.0), soon, spun, spun.at[1].set(0.0)]
+    status = step(jnp.concatenate([jnp.stack(others), slow]))
+    many = int(ContactStatus.TOO_MANY_NEAR)
+    np.testing.assert_array_equal(status[:6], [0, many, 0, 0, many, 0])
+    away = np.stack([speeds * 1e-3 - 0.21, np.full(len(speeds), -0.01)], 1)  # halfway, of the first from the second
+    length = np.linalg.norm(away, axis=1)
+    meets = length - 2 * RADIUS + 1e-3 * away[:, 0] / length * speeds < 0
+    assert 20 < np.sum(meets) < 80
+    np.testing.assert_array_equal(status[6:], np.where(meets, many, 0))
 
 
 def two_boxes():

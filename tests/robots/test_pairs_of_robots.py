@@ -82,15 +82,17 @@ def test_contacts_of_the_pairs_of_a_robot_are_those_of_their_shapes():
         expected.setdefault((link[a], link[b]), []).append(number(kinds[a], kinds[b]))
     found = {pair: contacts.links.count(pair) for pair in set(contacts.links)}
     assert found == {pair: sum(each) for pair, each in expected.items()}
+    turned = lgjax.Contacts(robot, pairs=[(b, a) for a, b in robot.pairs])
+    assert {(b, a): turned.links.count((b, a)) for a, b in found} == {(b, a): n for (a, b), n in found.items()}
     own = np.asarray(contacts.friction)[[k for k, pair in enumerate(contacts.links) if set(pair) == {"palm", "cube"}]]
     np.testing.assert_allclose(sorted(own), [0.3] * 4 + [1.0] * 4)
 
 
-def five_links():
+def five_links(order=range(5)):
     """A URDF with the links l0 to l4 in a row, of which l1 and l2 move as one."""
     box = "<collision><geometry><box size='.1 .1 .1'/></geometry></collision>"
     mass = "<inertial><mass value='1'/><inertia ixx='.01' iyy='.01' izz='.01' ixy='0' ixz='0' iyz='0'/></inertial>"
-    links = "".join(f"<link name='l{k}'>{mass}{box}</link>" for k in range(5))
+    links = "".join(f"<link name='l{k}'>{mass}{box}</link>" for k in order)
     kinds = "continuous", "fixed", "continuous", "continuous"
     joints = "".join(
         f"<joint name='j{k}' type='{kind}'><parent link='l{k}'/><child link='l{k + 1}'/><axis xyz='0 1 0'/></joint>"
@@ -100,10 +102,22 @@ def five_links():
 
 
 def test_all_links_of_a_urdf_may_touch_but_parent_and_child():
-    robot = five_links()
+    robot, backwards = five_links(), five_links([4, 3, 2, 1, 0])
     body = [0, 1, 1, 2, 3]  # l1 and l2 move as one
     expected = {(f"l{a}", f"l{b}") for a, b in itertools.combinations(range(5), 2) if body[b] - body[a] > 1}
     assert set(robot.pairs) == expected
+    assert set(map(frozenset, backwards.pairs)) == set(map(frozenset, expected))
+
+
+def test_a_pair_of_a_file_with_a_mesh_that_was_not_read_is_none():
+    mesh = '<asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>'
+    bodies = """<body name="a" pos="0 0 1"><freejoint/><geom name="a" size=".1"/><geom name="rough" type="mesh" mesh="m"/></body>
+      <body name="b" pos="0 0 2"><freejoint/><geom name="b" size=".1"/></body>"""
+    each = "".join(f'<pair geom1="{one}" geom2="b"/>' for one in ("rough", "a"))
+    text = f"<mujoco>{mesh}<worldbody>{bodies}</worldbody><contact>{each}</contact></mujoco>"
+    robot = lgjax.load_robot(text, meshes="ignore")
+    assert any(shape.kind == "mesh" for shape in robot.contacts.shapes)
+    assert set(map(frozenset, robot.pairs)) == {frozenset("ab")}
 
 
 def test_links_that_an_srdf_disables_do_not_touch():
