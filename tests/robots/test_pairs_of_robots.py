@@ -111,7 +111,8 @@ def test_all_links_of_a_urdf_may_touch_but_parent_and_child():
 
 def test_a_pair_of_a_file_with_a_mesh_that_was_not_read_is_none():
     mesh = '<asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>'
-    bodies = """<body name="a" pos="0 0 1"><freejoint/><geom name="a" size=".1"/><geom name="rough" type="mesh" mesh="m"/></body>
+    bodies = """<body name="a" pos="0 0 1"><freejoint/><geom name="a" size=".1"/>
+        <geom name="rough" type="mesh" mesh="m"/></body>
       <body name="b" pos="0 0 2"><freejoint/><geom name="b" size=".1"/></body>"""
     each = "".join(f'<pair geom1="{one}" geom2="b"/>' for one in ("rough", "a"))
     text = f"<mujoco>{mesh}<worldbody>{bodies}</worldbody><contact>{each}</contact></mujoco>"
