@@ -118,7 +118,8 @@ def test_a_pair_of_a_file_with_a_mesh_that_was_not_read_is_none():
     text = f"<mujoco>{mesh}<worldbody>{bodies}</worldbody><contact>{each}</contact></mujoco>"
     robot = lgjax.load_robot(text, meshes="ignore")
     assert any(shape.kind == "mesh" for shape in robot.contacts.shapes)
-    assert set(map(frozenset, robot.pairs)) == {frozenset("ab")}
+    kinds = [shape.kind for shape in robot.contacts.shapes]
+    assert [sorted(kinds[k] for k in pair) for pair in robot.shape_pairs] == [["sphere", "sphere"]]
 
 
 def test_links_that_an_srdf_disables_do_not_touch():
