@@ -109,7 +109,7 @@ def instant(
     inverse = regular_inverse(dynamics.mass)
     vdot = sm.matvec(inverse, force)
 
-    def seen(poses: Pose, S: Array) -> tuple[Array, tuple[Array, Array]]:
+    def seen(poses: Pose, S: Array) -> tuple[Array, tuple[Array, Array, Array]]:
         points = detect(contacts, model, poses, world.origin)
         J = sm.matmult(points.frame, columns_at(contacts, model, S, points.point)).reshape(-1, model.nv)
         return sm.matvec(J, v), (points.gap, J, (points.status != 0).astype(v.dtype))
