@@ -37,7 +37,8 @@ def traced(function: Callable, *args) -> tuple[Any, list]:
 
     Known arrays that it closes over are literals of the jaxpr: a kernel folds them.
     """
-    closed = jax.make_jaxpr(function)(*args)
+    with _mesh_of_equations():
+        closed = jax.make_jaxpr(function)(*args)
     constants = [value for value in closed.consts if is_traced(value)]
     if constants:
 
@@ -48,6 +49,14 @@ def traced(function: Callable, *args) -> tuple[Any, list]:
         closed = jax.make_jaxpr(run)(constants, closed.in_avals)
     known = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     return with_constants(closed.jaxpr, known), constants
+
+
+def _mesh_of_equations() -> Any:
+    """A context in which JAX finds the traces of jitted functions that it made while it evaluated a jaxpr.
+
+    It then sets the mesh that the equations name, and where there is none, its traces tell an empty mesh from no mesh.
+    """
+    return jax.sharding.use_abstract_mesh(jax.sharding.get_abstract_mesh())
 
 
 def evaluate(jaxpr, args: Iterable) -> Arrays:

@@ -71,6 +71,7 @@ class OptimizedControls(NamedTuple):
         return int(np.lexsort((self.cost, self.violation * (rank > 0), rank))[0])
 
 
+@jax.default_matmul_precision("highest")  # of users' functions too; traces of one precision serve no other
 def optimize_controls(
     system: ControlSystem, state: Any, guesses: Any, *, steps: int,
     running: Any = None, terminal: Any = None, bounds: Any = None, equality: Any = None, inequality: Any = None,

@@ -192,6 +192,7 @@ class PredictiveController:
 
 
 @compiled
+@jax.default_matmul_precision("highest")
 def _init(controller: PredictiveController, bounds: Any, state: Any, plan: Array, t: ArrayLike) -> PredictiveMemory:
     problem = controller._problem(bounds, state, t)
     state, dtype = problem.start, problem.dtype
@@ -205,6 +206,7 @@ def _init(controller: PredictiveController, bounds: Any, state: Any, plan: Array
 
 
 @compiled
+@jax.default_matmul_precision("highest")
 def _step(controller: PredictiveController, bounds: Any, state: Any, memory: PredictiveMemory) -> Any:
     problem = controller._problem(bounds, state, memory.t)
     held = problem.start, controller._checked(memory, problem)
@@ -238,6 +240,7 @@ def _step(controller: PredictiveController, bounds: Any, state: Any, memory: Pre
 
 
 @compiled
+@jax.default_matmul_precision("highest")
 def _closed_loop(
     controller: PredictiveController, bounds: Any, state: Any, memory: PredictiveMemory, steps: int
 ) -> Any:
