@@ -66,25 +66,29 @@ class Interpreter:
         return lambda a: float(on_number(a)) if is_number(a) else self.graph.node(name, None, a)
 
     def evaluate(self, jaxpr, consts, args) -> list[np.ndarray]:
-        env: dict[Any, np.ndarray] = {}
-
-        def read(atom) -> np.ndarray:
-            return objects(atom.val) if isinstance(atom, Literal) else env[atom]
-
-        env.update(zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, args, strict=True))
+        env: dict[Any, np.ndarray] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
         for eqn in jaxpr.eqns:
-            env.update(zip(eqn.outvars, self._apply(eqn, [read(atom) for atom in eqn.invars]), strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+            inputs = [objects(x.val) if isinstance(x, Literal) else env[x] for x in eqn.invars]
+            env.update(zip(eqn.outvars, self._apply(eqn, inputs), strict=True))
+        return [objects(x.val) if isinstance(x, Literal) else env[x] for x in jaxpr.outvars]
 
     def _apply(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """The results of an equation; the most frequent operations come first."""
         name, params = eqn.primitive.name, eqn.params
         if name == "div" and eqn.outvars[0].aval.dtype.kind != "f":
             return [boxed(np.frompyfunc(partial(self.per_entry, _operation(eqn)), len(inputs), 1)(*inputs))]
         if name in self.elementwise:
             return [boxed(self.elementwise[name](*inputs))]
+        if name in ("jit", "pjit"):
+            return self.evaluate(params["jaxpr"].jaxpr, list(map(objects, params["jaxpr"].consts)), inputs)
         if name == "convert_element_type" and (kinds := _change_of_kind(eqn)):
             return [map_objects(lambda a: self._converted(a, *kinds), inputs[0])]
+        if name in REARRANGEMENTS:
+            return [boxed(REARRANGEMENTS[name](params, *inputs))]
+        if name == "unstack":
+            return _unstack(inputs[0], params["axis"])
+        if name in ("reduce_sum", "dot_general"):
+            return [boxed(getattr(self, "_" + name)(params, *inputs))]
         if name == "integer_pow" and params["y"] > 0:
             return [boxed(reduce(self.elementwise["mul"], [inputs[0]] * params["y"]))]
         if name in indexing.MOVES and indexing.is_known(name, inputs):
@@ -93,14 +97,8 @@ class Interpreter:
             return inputs
         if name == "unseen":
             return [objects(np.zeros(x.aval.shape, x.aval.dtype)) for x in eqn.outvars]
-        if name in REARRANGEMENTS:
-            return [boxed(REARRANGEMENTS[name](params, *inputs))]
-        if name == "unstack":
-            return [boxed(x) for x in np.moveaxis(inputs[0], params["axis"], 0)]
         if name == "split":
             return np.split(inputs[0], np.cumsum(params["sizes"])[:-1], params["axis"])
-        if name in ("reduce_sum", "dot_general"):
-            return [boxed(getattr(self, "_" + name)(params, *inputs))]
         for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
             if key in params and name not in ("scan", "while", "cond"):
                 inner = params[key]
@@ -236,6 +234,19 @@ def _convert(params, x):
     return map_objects(lambda a: float(a) if is_number(a) and np.issubdtype(params["new_dtype"], np.floating) else a, x)
 
 
+def _stack(params, *xs):
+    axis, shape = params["axis"], xs[0].shape
+    out, ahead = np.empty((*shape[:axis], len(xs), *shape[axis:]), object), (slice(None),) * axis
+    for k, x in enumerate(xs):
+        out[(*ahead, k)] = x if shape else x.item()
+    return out
+
+
+def _unstack(x, axis: int) -> list[np.ndarray]:
+    ahead = (slice(None),) * axis
+    return [boxed(x[(*ahead, k)]) for k in range(x.shape[axis])]
+
+
 def _pad(params, x, value):
     config = params["padding_config"]
     sizes = [low + high + n + max(n - 1, 0) * gap for n, (low, high, gap) in zip(x.shape, config, strict=True)]
@@ -256,7 +267,7 @@ REARRANGEMENTS: dict[str, Callable] = {
     "rev": lambda params, x: np.flip(x, params["dimensions"]),
     "slice": _slice,
     "squeeze": lambda params, x: np.squeeze(x, axis=params["dimensions"]),
-    "stack": lambda params, *xs: np.stack(xs, params["axis"]),
+    "stack": _stack,
     "tile": lambda params, x: np.tile(x, params["reps"]),
     "transpose": lambda params, x: x.transpose(params["permutation"]),
 }

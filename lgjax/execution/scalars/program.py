@@ -113,12 +113,15 @@ def heaviest(jaxpr: Any) -> int:
 
 def repeats(jaxpr: Any) -> bool:
     """Whether it has a loop that ends by what it computes, or a long one."""
-    has_while = lambda jaxpr: any(
-        eqn.primitive.name == "while" or any(map(has_while, jaxprs_in(eqn))) for eqn in jaxpr.eqns
-    )
-    return has_while(jaxpr) or has_long_loops(jaxpr)
+    return _has_while(jaxpr) or has_long_loops(jaxpr)
 
 
+@remembered
+def _has_while(jaxpr: Any) -> bool:
+    return any(eqn.primitive.name == "while" or any(map(_has_while, jaxprs_in(eqn))) for eqn in jaxpr.eqns)
+
+
+@remembered
 def has_long_loops(jaxpr: Any) -> bool:
     """Whether it has a long loop, such as over the levels of a rope: what it reads turn by turn stays in memory."""
     long = lambda eqn: eqn.primitive.name == "scan" and not is_written_out(eqn) and eqn.params["length"] > LONG

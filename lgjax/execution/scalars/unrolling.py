@@ -5,14 +5,17 @@ Read first: `interpreter.py`, `loops.py`, whose rules this adds to. Next: `progr
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+import jax
 import numpy as np
 
-from lgjax.execution._jax import Literal
+from lgjax.execution._jax import Literal, as_function, jaxprs_in
+from lgjax.execution.jaxprs import remembered, traced
 from lgjax.execution.scalars import indexing, reductions
 from lgjax.execution.scalars.entries import boxed, map_objects, objects
 from lgjax.execution.scalars.graph import Scalar
-from lgjax.execution.scalars.interpreter import Interpreter
+from lgjax.execution.scalars.interpreter import REARRANGEMENTS, Interpreter
 from lgjax.execution.scalars.loops import Loops
 
 # Operations with a rule in this file, besides those of `indexing.MOVES` and of the interpreter.
@@ -20,6 +23,8 @@ RULES = {
     "custom_vmap_call", "custom_linear_solve", "optimization_barrier", "scan",
     "while", "cond", *reductions.RULES,
 }  # fmt: skip
+
+FREQUENT = {"jit", "add", "sub", "mul", "neg", *REARRANGEMENTS} - set(indexing.MOVES)  # none has a rule in this file
 
 # Operations with functions inside, to which arrays are passed on.
 WHOLE = {
@@ -57,8 +62,12 @@ class Unrolling(Loops):
                 return inputs
             if name not in WHOLE and name != "unseen":
                 inputs = list(map(self.arrays.scalars, inputs))
+        if name in FREQUENT:
+            return super()._apply(eqn, inputs)
         if name == "batched" and params["size"] is not None:
             inputs = list(map(self.arrays.scalars, inputs))
+            if (together := _side_by_side(params["jaxpr"], params["mapped"], params["size"])) is not None:
+                return self.evaluate(together, [], inputs)
             run = lambda values: self.evaluate(params["jaxpr"], [], values)
             return _each(run, inputs, params["mapped"], params["size"])
         if name == "custom_vmap_call":
@@ -88,6 +97,25 @@ class Unrolling(Loops):
         first = lengths.matvec + lengths.vecmat
         constants, right = inputs[first : first + lengths.solve], inputs[sum(lengths) :]
         return self.evaluate(solve.jaxpr, list(map(objects, solve.consts)), [*constants, *right])
+
+
+@remembered
+def _side_by_side(jaxpr: Any, mapped: tuple[bool, ...], size: int) -> Any:
+    """The jaxpr for a batch that lies behind, in which what is the same for all systems is computed once.
+
+    None if it has loops or branches that depend on numbers: each system goes its own way through them.
+    """
+    if _decides(jaxpr):
+        return None
+    run = jax.vmap(as_function(jaxpr), [-1 if b else None for b in mapped], -1, axis_size=size)
+    shapes = [(*x.aval.shape, size) if b else x.aval.shape for x, b in zip(jaxpr.invars, mapped, strict=True)]
+    dtypes = [x.aval.dtype for x in jaxpr.invars]
+    return traced(run, *map(jax.ShapeDtypeStruct, shapes, dtypes))[0]
+
+
+@remembered
+def _decides(jaxpr: Any) -> bool:
+    return any(eqn.primitive.name in ("while", "cond") or any(map(_decides, jaxprs_in(eqn))) for eqn in jaxpr.eqns)
 
 
 def _each(run: Callable, inputs: list[np.ndarray], mapped: Sequence[bool], size: int) -> list[np.ndarray]:

@@ -110,6 +110,9 @@ def optimize_controls(
             round elsewhere than if it had had them at once. A file of another problem, by names of functions and the
             values that they captured, is refused.
 
+    Returns:
+        `OptimizedControls`: controls (guesses, steps, controls), states, cost and status of each guess, and `best`.
+
     Raises:
         TypeError, ValueError: naming the argument that does not fit, before anything is computed.
     """
@@ -117,15 +120,10 @@ def optimize_controls(
         raise TypeError(
             f"method must be Shooting(...), MultipleShooting(...), ILQR(...) or FDDP(...), got {checks.shown(method)}"
         )
-    if nodes is not None and not isinstance(method, MultipleShooting | FDDP):
-        raise ValueError(f"nodes are for MultipleShooting and FDDP, the method is {type(method).__name__}")
     problem = check_problem(system, state, steps, running, terminal, equality, inequality, bounds)
     guesses = _checked_guesses(problem, guesses)
     search = method.search(problem, guesses.shape[1])
-    if nodes is not None:
-        between = isinstance(method, MultipleShooting)
-        several = ("segments - 1", method.parts(problem.steps) - 1) if between else ("steps", problem.steps)
-        nodes = _checked_nodes(problem, nodes, len(guesses), *several)
+    nodes = _checked_nodes(problem, method, nodes, len(guesses))
     checks.truths(progress=progress)
     if checks.runs_at_once():
         return _drive(search, guesses, nodes, progress, checkpoint)
@@ -144,8 +142,14 @@ def _checked_guesses(problem: Problem, guesses: Any) -> Array:
     return checks.finite("guesses", guesses)
 
 
-def _checked_nodes(problem: Problem, nodes: Any, guesses: int, what: str, count: int) -> Any:
-    """`count` states, after every step or where segments begin, of every guess."""
+def _checked_nodes(problem: Problem, method: ControlMethod, nodes: Any, guesses: int) -> Any:
+    """States of every guess, after every step or where segments begin; None if none are given."""
+    if nodes is None:
+        return None
+    if not isinstance(method, MultipleShooting | FDDP):
+        raise ValueError(f"nodes are for MultipleShooting and FDDP, the method is {type(method).__name__}")
+    between = isinstance(method, MultipleShooting)
+    what, count = ("segments - 1", method.parts(problem.steps) - 1) if between else ("steps", problem.steps)
     if jax.tree.structure(nodes) != jax.tree.structure(problem.start):
         raise ValueError(f"nodes must be states like the initial one, {jax.tree.structure(problem.start)}")
 

@@ -145,14 +145,15 @@ def ensemble(
         options: `monte_carlo`'s: chunk, devices, folder, resume, tag, quantiles, limit, checkpoint_every, progress,
             compiler_options.
 
+    Returns:
+        an `Ensemble`: saved states q, v (batch, T, ...), status (batch,) and statistics, NumPy arrays on the host.
+
     Raises:
         TypeError, ValueError: for input that does not fit, before any work.
     """
     mechanism, model = model, checked_model(model, leaves=True)
-    checks.functions(sample=sample, observe=observe, events=events)
-    _check_sizes(batch, store)
-    steps, every, _ = saved_steps(steps, save_every)
-    dt = checks.number("dt", dt)
+    _check_options(batch, store, sample=sample, observe=observe, events=events)
+    steps, dt, times = _saved_times(steps, dt, save_every, model)
     start, spread = _start(model, q, v), checked_spread(spread, mechanism)
     mechanism = with_memory(mechanism, spread if sample is None else Spread(), dt)
 
@@ -165,12 +166,18 @@ def ensemble(
 
     if sample is None:
         _check_friction(model, spread, controller, contacts)
-    times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)[-1 if save_every is None else 0 :]
     arguments = strong(start), spread, jnp.asarray(dt, model.dtype)
     checks.on_host("ensemble", arguments, key)
     checks.holds_nothing_traced("ensemble", simulate, key, *arguments)
     given = {"batch": batch, "key": key, "duration": steps * dt, "common": {"ts": times}}
     return _computed(lambda: monte_carlo(simulate, arguments, **given, **options), times, store, options.get("folder"))
+
+
+def _saved_times(steps: Any, dt: Any, save_every: Any, model: Model) -> tuple[int, float, np.ndarray]:
+    """Checked steps and length of a step, and the times (T,) of the saved states, s."""
+    (steps, every, last_only), dt = saved_steps(steps, save_every), checks.number("dt", dt)
+    times = np.asarray(dt * np.arange(0, steps + 1, every), model.dtype)
+    return steps, dt, times[-1:] if last_only else times
 
 
 def _computed(compute: Callable[[], MonteCarlo], times: np.ndarray, store: str, folder: Any) -> Ensemble:
@@ -185,7 +192,8 @@ def _computed(compute: Callable[[], MonteCarlo], times: np.ndarray, store: str, 
         raise
 
 
-def _check_sizes(batch: Any, store: Any) -> None:
+def _check_options(batch: Any, store: Any, **functions: Any) -> None:
+    checks.functions(**functions)
     if checks.integer("batch", batch, -(2**63)) < 1:
         raise ValueError(f"batch must be positive, got {batch}")
     if store not in STORES:

@@ -95,23 +95,23 @@ def monte_carlo(
         progress: None shows a bar on a terminal, True always.
         compiler_options: options of the compiler XLA.
 
+    Returns:
+        a `MonteCarlo`: statistics of the valid trajectories, records of all, and which failed and why.
+
     Raises:
         ValueError: for sizes that are not positive, more devices than there are, a folder that cannot be written or
             holds another run, a checkpoint that cannot be read: before anything is computed or changed.
         OSError: if writing fails later; what was written until then is kept.
     """
     batch, chunk, limit = _check(batch, chunk, quantiles, limit)
-    if not isinstance(checkpoint_every, float):  # which may be infinite
-        checkpoint_every = checks.number("checkpoint_every", checkpoint_every)
-    duration = checks.number("duration", duration)
+    checkpoint_every, duration = _seconds(checkpoint_every), checks.number("duration", duration)
     folder = _check_kinds(folder, key, arguments, tag, resume, progress, common, compiler_options)
     mesh, function, arguments = device_mesh(devices), _checked_function(simulate, limit), strong(arguments, "arguments")
     checks.on_host("monte_carlo", arguments, key, common)
     checks.holds_nothing_traced("monte_carlo", function, key, jnp.zeros((), jnp.int32), arguments)
-    output, state = None, None
+    output = state = None
     if folder is not None:
-        identity = fingerprint(function, key, arguments, tag)
-        output = Folder(folder, _header(function, key, arguments, batch, chunk, identity), resume)
+        output = Folder(folder, _header(function, key, arguments, batch, chunk, tag), resume)
         state, chunk = output.restore(), output.header["chunk"]
     started = time.perf_counter()
     program = fitting_program(function, key, arguments, mesh, batch, chunk, compiler_options)
@@ -136,6 +136,11 @@ def _check_kinds(
     if resume and folder is None:
         raise ValueError("resume needs folder: where the run is")
     return None if folder is None else checks.path("folder", folder)
+
+
+def _seconds(every: Any) -> float:
+    """Seconds between checkpoints, which may be infinite."""
+    return every if isinstance(every, float) else checks.number("checkpoint_every", every)
 
 
 def _check(batch: Any, chunk: Any, quantiles: Any, limit: Any) -> tuple[int, int | None, float]:
@@ -184,7 +189,7 @@ def _checked_function(simulate: Callable, limit: float) -> Callable:
 
 
 def _header(
-    function: Callable, key: jax.Array, arguments: tuple, batch: int, chunk: int | None, identity: str
+    function: Callable, key: jax.Array, arguments: tuple, batch: int, chunk: int | None, tag: str
 ) -> dict[str, Any]:
     """Identity of a run and description of its records."""
     shapes = jax.eval_shape(function, key, jnp.zeros((), jnp.int32), arguments)
@@ -193,7 +198,7 @@ def _header(
         {"name": name, "dtype": str(x.dtype), "shape": list(x.shape)}
         for name, x in zip(array_names(shapes.record), leaves)
     ]
-    width = None if chunk is None else min(chunk, batch)
+    width, identity = None if chunk is None else min(chunk, batch), fingerprint(function, key, arguments, tag)
     return {"batch": batch, "chunk": width, "fingerprint": identity, "records": kept}
 
 
