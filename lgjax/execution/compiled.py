@@ -18,6 +18,7 @@ import numpy as np
 
 from lgjax.execution._jax import is_inside_jit, is_traced
 from lgjax.execution.callbacks import Same, contents, functions_in, members
+from lgjax.execution.collection import uncollected
 from lgjax.execution.forms import NEEDS_NUMBERS, Form, form_of
 
 P = ParamSpec("P")
@@ -227,7 +228,8 @@ def compile_ahead(function: Any, *args: Any, options: dict[str, Any] | None = No
     """(lowered, compiled) of a jitted function for arguments like `args`; options are the compiler's."""
     logger.info("tracing")
     started = time.perf_counter()
-    lowered = function.lower(*args)
+    with uncollected():
+        lowered = function.lower(*args)
     seconds = COMPILE_TO_TRACE * (time.perf_counter() - started)
     logger.info("compiling, about %.0f s the first time", max(1.0, seconds))
     try:

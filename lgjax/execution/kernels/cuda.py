@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution.collection import uncollected
 from lgjax.execution.kernels.ptx import Kernel, kernel
 from lgjax.execution.kernels.rows import BUDGET, chosen
 from lgjax.execution.kernels.spills import SHARED, block_memory
@@ -27,6 +28,7 @@ MULTIPROCESSOR = {"8.0": 164, "8.6": 100, "8.7": 164, "8.9": 100, "12.0": 100, "
 
 
 @lru_cache(maxsize=256)
+@uncollected()
 def kernel_of(
     jaxpr: Any, mapped: tuple[bool, ...], size: int, in_place: bool, front: tuple[bool, ...] = ()
 ) -> Kernel | None:

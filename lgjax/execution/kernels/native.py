@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.execution.cache import keep_object, kept_object
+from lgjax.execution.collection import uncollected
 from lgjax.execution.jaxprs import remembered
 from lgjax.execution.kernels.calling import NAME, Interface
 from lgjax.execution.kernels.llvm import ALONE, kernel_text
@@ -95,6 +96,7 @@ def usable() -> bool:
 
 
 @remembered
+@uncollected()
 def target_of(jaxpr: Any, mapped: tuple[bool, ...], batch: bool, in_place: bool, front: tuple[bool, ...]) -> str | None:
     """The name under which XLA finds the native function of a jaxpr of one system; None if it can have none."""
     try:
