@@ -54,7 +54,7 @@ def test_what_directions_share_is_computed_once(decides, monkeypatch):
     monkeypatch.setattr(interpreter.Interpreter, "_apply", counted)
     programs.program_of_jaxpr.cache_clear()
     np.testing.assert_allclose(jax.jit(f)(x), expected, rtol=1e-5, atol=1e-7)
-    assert (count.count("sin") > 12) == decides
+    assert (count.count("sin") >= 12) == decides
 
 
 @pytest.mark.parametrize("on", [True, False])
