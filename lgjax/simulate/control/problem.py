@@ -60,8 +60,8 @@ class ControlSystem(Made):
     step(state, control (controls,)) -> state after dt seconds. retract(state, tangent (dim,)) -> state;
     difference(state 0, state 1) -> the tangent with retract(state 0, tangent) = state 1, at least for close ones.
     jacobians(state, control) -> the state after the step and its derivatives (dim, dim) and (dim, controls), in
-    tangents at both ends, arrays or `Sparse`, or for controls `Columns` of the first; None where forward mode is
-    fastest.
+    tangents at both ends, arrays, `Sparse` or `Combined`, or for controls `Columns` of the first; None where forward
+    mode is fastest.
     flat: whether difference(state 0, retract(state 1, x)) = difference(state 0, state 1) + x.
     relative(gap, changes (dim, k)) -> changes (dim, k) of a difference `gap` (dim,) to states that move by the tangents
     `changes`, to first order; None where forward mode has to find them.
@@ -232,13 +232,14 @@ class ControlSystem(Made):
 
 def _by_partials(model: Model, dt: float, actuation: Callable, driven: tuple[int, ...] | None) -> Callable:
     """Jacobians of a semi-implicit step in closed form; driven: the velocities that have a control each, or None."""
+    of_step = semi_implicit_jacobians(model, dt)
 
-    def jacobians(state: State, control: Array) -> tuple[State, Array, Array]:
+    def jacobians(state: State, control: Array) -> tuple[State, Matrix, Matrix]:
         if driven is None:
             tau_by = jax.jacfwd(actuation)(control)
         else:
             tau_by = jnp.asarray(np.eye(model.nv)[:, driven], model.dtype)
-        return semi_implicit_jacobians(model, dt, state, actuation(control), tau_by)
+        return of_step(state, actuation(control), tau_by)
 
     return jacobians
 

@@ -29,7 +29,7 @@ from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.definite import solved
 from lgjax.numerics.rank import product
-from lgjax.simulate.control.linear_quadratic.sparse import Columns, Pattern, Sparse
+from lgjax.simulate.control.linear_quadratic.sparse import Columns, Combined, Matrix, Pattern, Sparse
 
 Array = jax.Array
 
@@ -64,14 +64,28 @@ def semi_implicit_step(model: Model, dt: Any, substeps: int) -> Any:
     return step
 
 
-def semi_implicit_jacobians(model: Model, dt: Any, state: Any, tau: Array, tau_by: Array) -> Any:
-    """The state after one step, and A (2 nv, 2 nv) and B (2 nv, k) of it; tau_by (nv, k): derivatives of tau."""
-    h, n = jnp.asarray(dt, model.dtype), model.nv
-    q, v = state
-    vdot = forward_dynamics(model, q, v, tau)
-    by_v = h * _acceleration_jacobian(model, q, v, vdot, tau, tau_by)
-    by_v = jnp.concatenate([by_v[:, :n], by_v[:, n : 2 * n] + sm.identity(n, h.dtype), by_v[:, 2 * n :]], 1)
-    return _with_configuration(model, h, advanced(model, state, vdot, h), by_v)
+def semi_implicit_jacobians(model: Model, dt: float) -> Callable[[Any, Array, Array], tuple[Any, Matrix, Matrix]]:
+    """The function (state, tau, tau_by) -> the state after one step, A (2 nv, 2 nv) and B (2 nv, k) of it.
+
+    tau_by (nv, k): derivatives of tau. Where coordinates are joints', q' = q + h v', so A and B are `Combined` of the
+    rows of v'.
+    """
+    n, h = model.nv, np.asarray(dt, model.dtype)
+    one, zero = np.eye(n, dtype=model.dtype), np.zeros((n, n), model.dtype)
+    ahead, combine = Pattern(np.block([[one, zero], [zero, zero]])), Pattern(np.concatenate([h * one, one]))
+
+    def jacobians(state: Any, tau: Array, tau_by: Array) -> tuple[Any, Matrix, Matrix]:
+        q, v = state
+        vdot = forward_dynamics(model, q, v, tau)
+        by_v = h * _acceleration_jacobian(model, q, v, vdot, tau, tau_by)
+        by_v = jnp.concatenate([by_v[:, :n], by_v[:, n : 2 * n] + one, by_v[:, 2 * n :]], 1)
+        end = advanced(model, state, vdot, jnp.asarray(h))
+        if not flat_states(model):
+            return _with_configuration(model, jnp.asarray(h), end, by_v)
+        still = Pattern(np.zeros((2 * n, tau_by.shape[1]), model.dtype))
+        return end, Combined(by_v[:, : 2 * n], ahead, combine), Combined(by_v[:, 2 * n :], still, combine)
+
+    return jacobians
 
 
 def acceleration_step_jacobians(model: Model, dt: float) -> Callable[[Any, Array], tuple[Any, Sparse, Columns]]:
@@ -109,12 +123,8 @@ def _with_configuration(model: Model, h: Array, after: Any, by_v: Array) -> Any:
     q' = q exp(h v'): what was ahead is turned back by the step, what v' adds is pulled through the exponential.
     """
     n = model.nv
-    ahead = sm.identity(n, h.dtype)
-    if flat_states(model):
-        by_q = jnp.concatenate([h * by_v[:, :n] + ahead, h * by_v[:, n:]], 1)
-    else:
-        ahead = jnp.concatenate([ahead, jnp.zeros((n, by_v.shape[1] - n), h.dtype)], 1)
-        by_q = jax.vmap(partial(_moved, model, h * after[1]), (1, 1), 1)(ahead, h * by_v)
+    ahead = jnp.concatenate([sm.identity(n, h.dtype), jnp.zeros((n, by_v.shape[1] - n), h.dtype)], 1)
+    by_q = jax.vmap(partial(_moved, model, h * after[1]), (1, 1), 1)(ahead, h * by_v)
     both = jnp.concatenate([by_q, by_v])
     return after, both[:, : 2 * n], both[:, 2 * n :]
 

@@ -9,6 +9,7 @@ import scipy.optimize
 
 import lgjax
 from lgjax.simulate.control import FDDP, ILQR, OptimizeStatus, Stagewise, costs, optimize
+from lgjax.simulate.control.linear_quadratic.sparse import dense
 from tests.simulate.control.problems import LinearQuadratic, solve
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
@@ -208,14 +209,14 @@ def test_the_matrices_of_a_semi_implicit_step_are_its_derivatives(floating):
         return after, jax.jacfwd(moved)(jnp.zeros(n + len(u))), system.jacobians(state, u)
 
     after, expected, (end, A, B) = both((q, v), u)
-    np.testing.assert_allclose(np.hstack([A, B]), expected, atol=1e-11)
+    np.testing.assert_allclose(np.hstack([dense(A), dense(B)]), expected, atol=1e-11)
     for x, y in zip(jax.tree.leaves(after), jax.tree.leaves(end), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-14)
 
 
 @pytest.mark.parametrize("forward", ["nonlinear", "linear"])
 def test_constrained_guesses_are_searched_for_as_each_alone(forward):
-    """Nine guesses, each with prices and a penalty of its own."""
+    """Nine guesses, each with multipliers and a penalty of its own."""
     options = {
         "steps": 7, "method": FDDP(forward=forward, iterations=6, every=6, growth=10.0, penalty=0.1),
         **quadratic(np.eye(NX)),

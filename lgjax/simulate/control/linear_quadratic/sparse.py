@@ -60,6 +60,24 @@ class Sparse:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Combined:
+    """A matrix E + G W of known E (rows, columns) and G (rows, k), and rows W (k, columns) that are not known.
+
+    Such is that of a semi-implicit step, whose configuration follows from its velocity. Products with it need half the
+    work of those with the array.
+    """
+
+    rows: Array
+    known: Pattern = field(metadata={"static": True})
+    combine: Pattern = field(metadata={"static": True})
+
+    def dense(self) -> Array:
+        """The array."""
+        return jnp.asarray(self.known.known) + applied(Sparse([], self.combine), self.rows)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Diagonal:
     """A symmetric matrix: a diagonal (n,), to which dense boxes along it are added."""
 
@@ -88,7 +106,7 @@ class Diagonal:
         return out
 
 
-Matrix = Array | Sparse
+Matrix = Array | Sparse | Combined
 
 
 @jax.tree_util.register_dataclass
@@ -107,7 +125,7 @@ class Columns:
 
 def dense(matrix: Matrix | Diagonal) -> Array:
     """The array."""
-    return matrix.dense() if isinstance(matrix, Diagonal | Sparse) else matrix
+    return matrix.dense() if isinstance(matrix, Diagonal | Sparse | Combined) else matrix
 
 
 def of_other(A: Array, B: Matrix | Columns) -> Array:
@@ -117,6 +135,9 @@ def of_other(A: Array, B: Matrix | Columns) -> Array:
 
 def after(x: Array, matrix: Matrix) -> Array:
     """x matrix."""
+    if isinstance(matrix, Combined):
+        through = product(after(x, Sparse([], matrix.combine)), matrix.rows)
+        return after(x, Sparse([], matrix.known)) + through
     if not isinstance(matrix, Sparse):
         return product(x, matrix)
     return _summed(matrix, x, 1, product)
@@ -124,6 +145,9 @@ def after(x: Array, matrix: Matrix) -> Array:
 
 def before(matrix: Matrix, x: Array) -> Array:
     """matrix^T x."""
+    if isinstance(matrix, Combined):
+        through = product(matrix.rows.T, before(Sparse([], matrix.combine), x))
+        return before(Sparse([], matrix.known), x) + through
     if not isinstance(matrix, Sparse):
         return product(matrix.T, x)
     return _summed(matrix, x, 0, lambda rows, box: product(box.T, rows))
@@ -131,6 +155,8 @@ def before(matrix: Matrix, x: Array) -> Array:
 
 def applied(matrix: Matrix, x: Array) -> Array:
     """matrix x."""
+    if isinstance(matrix, Combined):
+        return applied(Sparse([], matrix.known), x) + applied(Sparse([], matrix.combine), product(matrix.rows, x))
     return before(matrix.transposed(), x) if isinstance(matrix, Sparse) else product(matrix, x)
 
 

@@ -7,10 +7,12 @@ import pytest
 
 from lgjax.simulate.control.linear_quadratic.sparse import (
     Columns,
+    Combined,
     Diagonal,
     Pattern,
     Sparse,
     after,
+    applied,
     before,
     before_both,
     dense,
@@ -50,6 +52,18 @@ def test_products_are_those_of_the_array(name, dtype):
     close(dense(sparse), whole)
     close(jax.jit(after)(left, sparse), left @ whole)
     close(jax.jit(before)(sparse, right), whole.T @ right)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products_with_combinations_of_rows_are_those_of_the_array(dtype):
+    known, combine = (RNG.normal(size=(12, k)) * (RNG.uniform(size=(12, k)) < 0.3) for k in (7, 5))
+    rows, left, right, x = (jnp.asarray(RNG.normal(size=n), dtype) for n in ((5, 7), (4, 12), (12, 3), 7))
+    matrix, whole = Combined(rows, Pattern(known.astype(dtype)), Pattern(combine.astype(dtype))), known + combine @ rows
+    close = lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=100 * np.finfo(dtype).eps)
+    close(dense(matrix), whole)
+    close(jax.jit(after)(left, matrix), left @ whole)
+    close(jax.jit(before)(matrix, right), whole.T @ right)
+    close(jax.jit(applied)(matrix, x), whole @ x)
 
 
 def test_a_change_of_rows_is_one_of_the_boxes():
