@@ -56,9 +56,10 @@ def test_products_are_those_of_the_array(name, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_products_with_combinations_of_rows_are_those_of_the_array(dtype):
-    known, combine = (RNG.normal(size=(12, k)) * (RNG.uniform(size=(12, k)) < 0.3) for k in (7, 5))
+    draw = lambda k: (RNG.normal(size=(12, k)) * (RNG.uniform(size=(12, k)) < 0.3)).astype(dtype)
+    known, combine = draw(7), draw(5)
     rows, left, right, x = (jnp.asarray(RNG.normal(size=n), dtype) for n in ((5, 7), (4, 12), (12, 3), 7))
-    matrix, whole = Combined(rows, Pattern(known.astype(dtype)), Pattern(combine.astype(dtype))), known + combine @ rows
+    matrix, whole = Combined(rows, Pattern(known), Pattern(combine)), known + combine @ np.asarray(rows)
     close = lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=100 * np.finfo(dtype).eps)
     close(dense(matrix), whole)
     close(jax.jit(after)(left, matrix), left @ whole)
