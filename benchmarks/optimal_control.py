@@ -310,6 +310,7 @@ def main() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_default_matmul_precision", "highest")  # as in `optimize_controls`, to share its traces
     if options.table:
         columns = ["knots", "batch", "ms", "Crocoddyl ms", "trace and compile s"]
         harness.collect("iterations of a 6-joint arm", table_rows(options), columns, options.out)

@@ -25,6 +25,7 @@ from lgjax.numerics.messages import listed
 
 
 @checked_arguments()
+@jax.jit  # one trace, however often a program evaluates it
 @batched
 def forward_kinematics(model: Model, q: Configuration) -> Pose:
     """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), meters.
@@ -89,6 +90,7 @@ class World(NamedTuple):
     subspace: Any = None
 
 
+@jax.jit
 @batched
 def world_kinematics(model: Model, q: Configuration, v=None, rates: Sequence = ()) -> World:
     """Kinematics in world axes about the point `origin_of` the model, which keeps them accurate far from the origin.

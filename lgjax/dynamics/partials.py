@@ -75,6 +75,7 @@ class HybridPartials(NamedTuple):
 
 
 @checked_arguments()
+@jax.jit  # one trace, however often a program evaluates it
 @batched
 def inverse_dynamics_partials(
     model: Model,
