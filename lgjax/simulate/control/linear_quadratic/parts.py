@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.simulate.control.linear_quadratic.sparse import Columns, Diagonal, Matrix, Pattern, Sparse
+from lgjax.simulate.control.linear_quadratic.sparse import Columns, Diagonal, Matrix, Pattern, Sparse, dense
 
 Array = jax.Array
 
@@ -47,7 +47,7 @@ def block(matrix: Matrix | Diagonal, rows: Sequence[int], columns: Sequence[int]
         among = [(box, list(rows).index(k)) for box, k in zip(matrix.boxes, matrix.starts, strict=True) if k in rows]
         return Diagonal(cut(matrix.numbers, 0, rows), tuple(box for box, _ in among), tuple(k for _, k in among))
     if not isinstance(matrix, Sparse):
-        return cut(cut(matrix, 0, rows), 1, columns)
+        return cut(cut(dense(matrix), 0, rows), 1, columns)
     places = zip(matrix.boxes, matrix.pattern.corners, strict=True)
     inside = [(box, row, column) for box, (row, column) in places if row in rows and column in columns]
     corners = tuple((list(rows).index(row), list(columns).index(column)) for _, row, column in inside)
