@@ -5,6 +5,7 @@ Read first: `interpreter.py`, `loops.py`, whose rules this adds to. Next: `progr
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -65,11 +66,7 @@ class Unrolling(Loops):
         if name in FREQUENT:
             return super()._apply(eqn, inputs)
         if name == "batched" and params["size"] is not None:
-            inputs = list(map(self.arrays.scalars, inputs))
-            if (together := _side_by_side(params["jaxpr"], params["mapped"], params["size"])) is not None:
-                return self.evaluate(together, [], inputs)
-            run = lambda values: self.evaluate(params["jaxpr"], [], values)
-            return _each(run, inputs, params["mapped"], params["size"])
+            return self._batched(params, list(map(self.arrays.scalars, inputs)))
         if name == "custom_vmap_call":
             return self.closed(params["call"], inputs)
         if name == "custom_linear_solve":
@@ -90,6 +87,14 @@ class Unrolling(Loops):
             self.choices += len(self.graph.ops) - before
             return [boxed(found)]
         return super()._apply(eqn, inputs)
+
+    def _batched(self, params: dict, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        """For a batch that lies behind, side by side, or if that makes operations without a rule one by one."""
+        if (together := _side_by_side(params["jaxpr"], params["mapped"], params["size"])) is not None:
+            with suppress(NotImplementedError):
+                return self.evaluate(together, [], inputs)
+        run = lambda values: self.evaluate(params["jaxpr"], [], values)
+        return _each(run, inputs, params["mapped"], params["size"])
 
     def _solved(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """What the given solver finds."""
