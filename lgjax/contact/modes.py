@@ -21,15 +21,16 @@ from lgjax.contact.cones.solver import solve_cones
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.geometry.detection import detect
 from lgjax.contact.time_stepping import columns_at
-from lgjax.dynamics.kinematics import World, ancestor_mask, world_kinematics
-from lgjax.dynamics.spatial import applied_wrenches
-from lgjax.dynamics.time_derivatives import closed_form
+from lgjax.dynamics.inverse import bias_forces
+from lgjax.dynamics.kinematics import world_kinematics
+from lgjax.dynamics.mass_matrix import mass_matrix
 from lgjax.groups import se3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration, retract
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.rank import product, regular_inverse
+from lgjax.numerics.saddle_point import inverse
 
 Array = jax.Array
 
@@ -100,14 +101,9 @@ class Motion(NamedTuple):
 def instant(
     model: Model, contacts: Contacts, q: Configuration, v: Array, tau: Array, wrenches: Array | None
 ) -> Instant:
-    """The equations of motion as matrices: few contacts and small trees need no recursion."""
-    dynamics = closed_form(model, q, v, jnp.zeros_like(v))
-    world = world_kinematics(model, q, v, rates=[v])
-    force = tau - sm.matvec(dynamics.coriolis, v) - model.damping * v - dynamics.gravity
-    if wrenches is not None:
-        force = force + _generalized(model, world, wrenches)
-    inverse = regular_inverse(dynamics.mass)
-    vdot = sm.matvec(inverse, force)
+    """The equations of motion with M^-1 as a matrix: few contacts and small trees need no recursion."""
+    mass, world = mass_matrix(model, q), world_kinematics(model, q, v, rates=[v])
+    force = tau - bias_forces(model, q, v, wrenches)
 
     def seen(poses: Pose, S: Array) -> tuple[Array, tuple[Array, Array, Array]]:
         points = detect(contacts, model, poses, world.origin)
@@ -119,18 +115,23 @@ def instant(
     turned = se3.ad(world.twists[np.asarray(model.tree.v_body)], world.S)
     rates = Pose(sm.matmul(sm.hat(w), R), p + sm.cross(w, x)), turned if world.bend is None else turned + world.bend[0]
     u, drift, (gap, J, inexact) = jax.jvp(seen, (world.poses, world.S), rates, has_aux=True)
-    W = product(J, inverse)
+    both = _by_mass(jnp.concatenate([J, force[None]]), mass)
+    W, vdot = both[:-1], both[-1]
     return Instant(gap, u, vdot, sm.matvec(J, vdot) + drift, W, product(W, J.T), inexact)
 
 
-def _generalized(model: Model, world: World, wrenches: Array) -> Array:
-    """Forces (nv,) of wrenches (nbodies, 6) in body frames."""
-    n, f = applied_wrenches(model.links, wrenches)
-    R, x = world.poses
-    f = sm.matvec(R, f)
-    carried = ancestor_mask(model.tree)[:, list(model.tree.v_body)]
-    at_origin = sm.join(sm.matvec(R, n) + sm.cross(x, f), f)
-    return jnp.sum(jnp.where(carried, product(at_origin, world.S.T), 0), 0)
+@jax.custom_jvp
+def _by_mass(rows: Array, mass: Array) -> Array:
+    """rows M^-1 for rows (k, nv) and M (nv, nv), positive definite."""
+    return product(rows, inverse(mass))
+
+
+@_by_mass.defjvp
+def _(primals, tangents):
+    """X M = rows, so dX M = d rows - X dM."""
+    (_, mass), (d_rows, d_mass) = primals, tangents
+    found = _by_mass(*primals)
+    return found, _by_mass(d_rows - product(found, d_mass), mass)
 
 
 def _rows(normal: Array, tangents: Array) -> Array:
