@@ -271,6 +271,34 @@ def slider(**options):
     )  # fmt: skip
 
 
+def test_all_functions_of_an_episode_get_its_model():
+    """Start, observation, reward, failure and memory, also those of the next episode."""
+    mass = lambda model: model.inertias.mass[0]
+    env = environment(
+        start=lambda key, m: (lgjax.configuration(m, joints=mass(m)[None]), jnp.zeros(1), mass(m)),
+        observe=lambda m, q, v, memory: jnp.stack([mass(m), q.joints[0]]),
+        reward=lambda m, q, v, u, memory: mass(m),
+        failed=lambda m, q, v, memory: mass(m) > 1.5 * mass(MODEL),
+        remember=lambda m, q, v, u, memory: memory + mass(m),
+    )
+    key, factors, own = jax.random.key(0), jnp.asarray([1.0, 2.0]), mass(MODEL)
+
+    @jax.jit
+    @jax.vmap
+    def episode(factor):
+        model = MODEL.replace(inertias=MODEL.inertias.scaled(factor[None]))
+        first, state = env.reset(key, model)
+        return first, *env.step(key, state, jnp.zeros(1), EnvironmentParams(model))
+
+    first, observation, state, reward, done, info = episode(factors)
+    np.testing.assert_allclose(first, own * factors[:, None] * jnp.ones(2))
+    np.testing.assert_allclose(reward, own * factors)
+    np.testing.assert_array_equal(done, [False, True])
+    np.testing.assert_allclose(state.memory, own * jnp.asarray([2.0, 2.0]))  # of 2 steps, and of a new episode
+    np.testing.assert_allclose(observation[1], 2 * own * jnp.ones(2))
+    np.testing.assert_allclose(info["observation"][:, 0], own * factors)
+
+
 def test_each_episode_has_a_friction_of_its_own():
     """A ball of 1 kg with I = m r² that is pushed with F slides at a = F/m - mu g, or rolls at F / (2 m)."""
     env, push = slider(), 20.0
@@ -285,6 +313,9 @@ def test_each_episode_has_a_friction_of_its_own():
 
     program = jax.jit(jax.vmap(speed))
     np.testing.assert_allclose(program(frictions), expected, rtol=2e-5)  # the ball turns by 1e-2 in the step
+    heavier = EnvironmentParams(env.mechanism.replace(inertias=env.mechanism.inertias.scaled(jnp.asarray([2.0]))))
+    found = env.step(jax.random.key(0), env.reset(jax.random.key(0))[1], jnp.asarray([push]), heavier)[2]
+    np.testing.assert_allclose(found, 0.01 * (push / 2 - 9.81 * 0.5), rtol=2e-5)  # with the environment's contacts
     with pytest.raises(TypeError, match=r"params\.contacts must be the environment's contacts with other numbers"):
         env.reset(jax.random.key(0), EnvironmentParams(env.mechanism, "floor"))
 
