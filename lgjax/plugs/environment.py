@@ -60,9 +60,9 @@ class EnvironmentState(NamedTuple):
 
 
 class EnvironmentParams(NamedTuple):
-    """Parameters of an episode: a model of the same tree, and contacts with the same shapes, None for its own."""
+    """Parameters of an episode: a model of the same tree, contacts with the same shapes; None: the environment's."""
 
-    model: Model
+    model: Model | None = None
     contacts: Contacts | None = None
 
 

@@ -281,7 +281,7 @@ def test_all_functions_of_an_episode_get_its_model():
         failed=lambda m, q, v, memory: mass(m) > 1.5 * mass(MODEL),
         remember=lambda m, q, v, u, memory: memory + mass(m),
     )
-    key, factors, own = jax.random.key(0), jnp.asarray([1.0, 2.0]), mass(MODEL)
+    key, factors, own = jax.random.key(0), jnp.asarray([1.0, 1.2, 2.0]), mass(MODEL)
 
     @jax.jit
     @jax.vmap
@@ -293,9 +293,9 @@ def test_all_functions_of_an_episode_get_its_model():
     first, observation, state, reward, done, info = episode(factors)
     np.testing.assert_allclose(first, own * factors[:, None] * jnp.ones(2))
     np.testing.assert_allclose(reward, own * factors)
-    np.testing.assert_array_equal(done, [False, True])
-    np.testing.assert_allclose(state.memory, own * jnp.asarray([2.0, 2.0]))  # of 2 steps, and of a new episode
-    np.testing.assert_allclose(observation[1], 2 * own * jnp.ones(2))
+    np.testing.assert_array_equal(done, [False, False, True])
+    np.testing.assert_allclose(state.memory, own * jnp.asarray([2.0, 2.4, 2.0]))  # the last is that of a new episode
+    np.testing.assert_allclose(observation[2], 2 * own * jnp.ones(2))
     np.testing.assert_allclose(info["observation"][:, 0], own * factors)
 
 
@@ -307,7 +307,7 @@ def test_each_episode_has_a_friction_of_its_own():
     expected = 0.01 * np.maximum(push - 9.81 * np.asarray(frictions), rolling)
 
     def speed(friction):
-        params = EnvironmentParams(env.mechanism, env.contacts.replace(friction=friction[None]))
+        params = EnvironmentParams(None, env.contacts.replace(friction=friction[None]))  # with the environment's model
         _, state = env.reset(jax.random.key(0), params)
         return env.step(jax.random.key(0), state, jnp.asarray([push]), params)[2]
 
