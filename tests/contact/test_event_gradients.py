@@ -159,16 +159,17 @@ def test_gradients_equal_central_differences():
 BALLS = np.array([[0.3, 0.5], [0.15, 0.8], [1.0, 0.5]])  # height, m, and restitution: one bounce, two, and none
 
 
-def batch_of_balls(force):
+def batch_of_balls(force, dtype=np.float64):
     """Functions of (3, 2) numbers as in `BALLS`: heights over the floor after 0.3 s, and the gradient of their sum."""
     rail = Joint("height", "prismatic", (0.0, 0.0, 1.0))
-    model = build([Body("ball", None, rail, mass=1.5, inertia=0.01 * np.eye(3))])
+    model = build([Body("ball", None, rail, mass=1.5, inertia=0.01 * np.eye(3))]).astype(dtype)
     contacts = lgjax.Contacts(model, FLOOR, {"ball": lgjax.shapes.sphere(0.1)}, friction=0.0, restitution=0.5)
+    tolerances = (1e-11, 1e-13) if dtype == np.float64 else (1e-5, 1e-6)
 
     def end(x):
         here, q = contacts.replace(restitution=x[1]), lgjax.configuration(model, joints=x[:1])
-        events = lgjax.contact.EventDriven(1e-11, 1e-13)
-        path = lgjax.rollout(model, q, jnp.zeros(1), force, 0.05, 6, events, None, contacts=here)
+        events = lgjax.contact.EventDriven(*tolerances)
+        path = lgjax.rollout(model, q, jnp.zeros(1, dtype), force, 0.05, 6, events, None, contacts=here)
         return path.q.joints[-1, 0] - 0.1
 
     return jax.vmap(end), jax.grad(lambda x: jnp.sum(jax.vmap(end)(x)))
@@ -182,12 +183,19 @@ def differences(heights):
     return (values[:, 0] - values[:, 1]) / (2 * step)
 
 
-def test_the_gradient_of_a_batch_is_that_of_its_members():
-    """Each has another number of parts, past which nothing moves it."""
-    found = jax.jit(batch_of_balls(None)[1])(BALLS)
-    np.testing.assert_allclose(
-        found, differences(lambda x: [bounced([0.3], h - 0.1, e)[0][0] for h, e in x]), atol=1e-7
-    )
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
+def test_the_gradient_of_a_batch_is_that_of_its_members(dtype):
+    """Each has another number of parts, past which nothing moves it; in both modes, differences of closed forms."""
+    end, gradient = batch_of_balls(None, dtype)
+    balls, exact = jnp.asarray(BALLS, dtype), dtype == np.float64
+    expected = differences(lambda x: [bounced([0.3], h - 0.1, e)[0][0] for h, e in x])
+    found = [jax.jit(gradient)(balls)]
+    if not exact:  # forward mode of float64: the hopper
+        along = lambda d: jax.jvp(end, (balls,), (jnp.broadcast_to(d, balls.shape),))[1]
+        found.append(jax.jit(jax.vmap(along))(jnp.eye(2, dtype=dtype)).T)
+    for one in found:
+        assert one.dtype == dtype
+        np.testing.assert_allclose(one, expected, atol=1e-7 if exact else 1e-4)
 
 
 @pytest.mark.slow
