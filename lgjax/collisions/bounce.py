@@ -322,7 +322,8 @@ def _touching(shape: Shape, planes: tuple[Plane, ...], pose: Pose) -> Touching:
 
 def _fly(settings: _Settings, p: _Problem, checkpoint: Checkpoint | None = None) -> tuple[Any, Array, Array, Flight]:
     """States, counts of impacts and of cuts at the saved times, and the machine at the end."""
-    scene, saves, none = _scene(settings, p), settings.saves, jnp.zeros((), jnp.int32)
+    saves, none = settings.saves, jnp.zeros((), jnp.int32)
+    begin = batched(lambda p: take_off(_scene(settings, p), p.state, settings.record))
     until = batched(lambda flight, p, done: fly(flight, _scene(settings, p), done))
 
     def advance(flight: Flight, done: Array) -> Flight:
@@ -331,7 +332,7 @@ def _fly(settings: _Settings, p: _Problem, checkpoint: Checkpoint | None = None)
     def keep(flight: Flight) -> tuple[RigidState, Array, Array]:
         return flight.base.state, flight.total, flight.cuts
 
-    start = take_off(scene, p.state, settings.record)
+    start = begin(p)
     end, kept = scan_stretches(advance, start, saves, keep, checkpoint=checkpoint)
     return *saves.with_start((p.state, none, none), kept), end
 

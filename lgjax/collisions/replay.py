@@ -103,7 +103,8 @@ def replay(
         return there, (after, time, rate, impulse)
 
     none = jnp.zeros((), jnp.int32)
-    start = _Place(state, rate=jnp.zeros_like(h), step=none, left=h, hits=none, total=none)
+    # The rate begins with a tangent, as it goes on: JAX takes the derivative of a segment once, not twice.
+    start = _Place(state, rate=0 * h, step=none, left=h, hits=none, total=none)
     numbers = jnp.arange(steps + size, dtype=jnp.int32)
     along = lambda place, number: segment(problem, record, finished, asleep, place, number)
     # Only the states between segments are kept for reverse mode.
