@@ -34,13 +34,28 @@ ARM = [
 
 def humanoid() -> Model:
     """The model, in float32 or float64 as JAX is configured."""
+    return build(bodies(), "humanoid")
+
+
+def bodies() -> list[Body]:
+    """The pelvis, which is free, then the links, each after its parent."""
     bodies = [Body("pelvis", None, Joint("root", "free"), mass=8.0, inertia=_box(8.0, (0.2, 0.3, 0.15)))]
     bodies += [_link(*part) for part in TORSO]
     for side, sign in (("left", 1), ("right", -1)):
         for name, parent, axis, (x, y, z), mass, size in (*LEG, *ARM):
             above = parent if parent in ("pelvis", "chest") else f"{side}_{parent}"
             bodies.append(_link(f"{side}_{name}", above, axis, (x, sign * y, z), mass, size))
-    return build(bodies, "humanoid")
+    return bodies
+
+
+def spheres() -> dict[str, list[tuple[float, tuple[float, float, float]]]]:
+    """Radii and centers of 16 spheres, by link: four at each foot, and on knees, elbows, hands, pelvis and head."""
+    found: dict[str, list] = {"pelvis": [(0.1, (0.0, 0.0, 0.0))], "head": [(0.1, (0.0, 0.0, 0.11))]}
+    for side in ("left", "right"):
+        found[f"{side}_foot"] = [(0.02, (x, y, -0.04)) for x in (-0.1, 0.1) for y in (-0.04, 0.04)]
+        found |= {f"{side}_shin": [(0.05, (0.0, 0.0, 0.0))], f"{side}_forearm": [(0.04, (0.0, 0.0, 0.0))]}
+        found[f"{side}_hand"] = [(0.04, (0.0, 0.0, -0.1))]
+    return found
 
 
 def _link(name, parent, axis, place, mass, size) -> Body:
