@@ -89,6 +89,9 @@ def of_viewers() -> Calls:
         "view.html": (lambda **given: view.html(m, (ts, q), visuals=False, **given) and (), (), {
             "path": str(folder() / "page.html"), "speed": 2.0,
         }),
+        "view.picture": (lambda **given: view.picture(m, (ts, q), visuals=False, **given) and (), (), {
+            "path": str(folder() / "motion.gif"), "camera": (0.0, -1.0, 0.5), "size": (60, 40), "fps": 10, "speed": 2.0,
+        }),
         "plot.save": (
             lambda made, path: plot.save(made, path), (plot.figure(1.0, 1.0), str(folder() / "figure.png")), {},
         ),

@@ -41,7 +41,7 @@ EXTRAS = {
     "plot": {"matplotlib"},
     "shapes": {"scipy"},
     "plugs": {"gymnasium"},
-    "view": {"viser"},
+    "view": {"viser", "matplotlib", "PIL"},
     "cli": {"pinocchio", "mujoco"},
 }
 FILES = sorted(ROOT.rglob("*.py"))

@@ -1,21 +1,24 @@
-"""Motions in three dimensions (extra `view`): live in a browser while Python runs, or as one HTML file that needs no
-network.
+"""Motions in three dimensions: live in a browser while Python runs, as one HTML file that needs no network (extra
+`view`), or as a picture or GIF (extra `plot`).
 
-`show` and `html` take anything that the library simulates. Every source is turned into a `Scene` (`sources.py`), and
-one file draws it (`drawing.py`). Read first: `scene.py`.
+`show`, `html` and `picture` take anything that the library simulates. Every source is turned into a `Scene`
+(`sources.py`), which `drawing.py` draws with viser and `projection.py` with matplotlib. Read first: `scene.py`.
 """
 
 import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lgjax.numerics import checks
 from lgjax.view.live import Viewer
 from lgjax.view.page import Inline, page, write
+from lgjax.view.projection import Paper, moving, still
 from lgjax.view.scene import finished
 from lgjax.view.sources import scene_of
 
-__all__ = ["Inline", "Viewer", "html", "inline", "show"]
+__all__ = ["Inline", "Viewer", "html", "inline", "picture", "show"]
 
 
 def show(
@@ -111,6 +114,42 @@ def inline(
     height = checks.integer("height", height)
     options = {"highlight": highlight, "follow": follow, "trail": trail, "labels": labels}
     return Inline(_page(model, trajectory, speed, spacing, ground, source, **options), height)
+
+
+def picture(
+    model: Any,
+    trajectory: Any,
+    path: str | os.PathLike,
+    *,
+    camera: Any = (0.8, -1.7, 0.6),
+    size: tuple[int, int] = (480, 320),
+    poses: int = 6,
+    fps: float = 20.0,
+    speed: float = 1.0,
+    highlight: int = 0,
+    follow: bool = False,
+    trail: bool = True,
+    spacing: float | None = None,
+    ground: float | str | None = "auto",
+    **source: Any,
+) -> Path:
+    """Draw a motion without a browser, and return the path: .gif moves; .png, .pdf and .svg show several poses.
+
+    Needs matplotlib (extra `plot`). The other arguments are those of `show`, with frames=2000 and systems=16 as the
+    largest numbers of each. camera: (3,), the direction from the motion to the camera, z up; the projection is
+    parallel, with one scale. size: width and height in pixels. poses: of a still picture, evenly spaced in time, the
+    earlier ones paler. fps: frames per second of a GIF, at most 50, rounded to whole hundredths of a second between
+    frames; a frame shows the saved state that is nearest in time. speed: of the motion relative to the clock.
+    """
+    path = checks.path("path", path)
+    suffix, known = path.suffix.lower(), (".gif", ".png", ".pdf", ".svg")
+    if suffix not in known:
+        raise ValueError(f"path ends in {path.suffix!r}, motions are drawn as {', '.join(known)}")
+    scene = scene_of(model, trajectory, highlight=highlight, **{"frames": 2000, "systems": 16, **source})
+    if not np.isfinite(scene.ts).all():
+        raise ValueError("ts of the motion must be finite")
+    paper = Paper(finished(scene, highlight, spacing, ground), camera, size, highlight, follow, trail)
+    return moving(paper, path, fps, speed) if suffix == ".gif" else still(paper, path, poses)
 
 
 def _page(model: Any, trajectory: Any, speed: float, spacing: Any, ground: Any, source: dict, **options: Any) -> str:

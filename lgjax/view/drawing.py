@@ -12,7 +12,7 @@ import numpy as np
 
 from lgjax.multibody.importers.source import require
 from lgjax.numerics import checks
-from lgjax.view.scene import FAILED, PALE, Part, Scene, bounds, quaternions
+from lgjax.view.scene import Part, Scene, bounds, colors, quaternions
 
 TRAIL = 60  # segments of a trail
 FAR = 200.0  # how far the camera sees, in sizes of the scene
@@ -93,12 +93,7 @@ class Drawing:
         return len(self.scene.body_names)
 
     def _colors(self, part: Part) -> np.ndarray:
-        """The highlighted system in its own colors, the others pale, failed ones red."""
-        own = np.asarray(part.color, float)
-        colors = np.repeat((0.4 * own + 0.6 * np.asarray(PALE))[None], self.scene.systems, axis=0)
-        colors[self.highlight] = own
-        colors[~self.scene.good] = FAILED
-        return (255 * colors).round().astype(np.uint8)
+        return (255 * colors(self.scene, part, self.highlight)).round().astype(np.uint8)
 
     def _add_still(self, path: str, part: Part) -> None:
         self.server.scene.add_mesh_simple(

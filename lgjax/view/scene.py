@@ -112,7 +112,7 @@ def _some(scene: Scene, times: int = 40, systems: int = 40) -> tuple[np.ndarray,
     return pick(len(scene.ts), times), pick(scene.systems, systems)
 
 
-def _corners(scene: Scene) -> np.ndarray:
+def corners(scene: Scene) -> np.ndarray:
     """Corners of the boxes around the meshes of all bodies, in the world, at some times: (times, systems, k, 3)."""
     at = np.ix_(*_some(scene))
     rotation, position = scene.rotation[at], scene.position[at]
@@ -146,15 +146,15 @@ def bounds(scene: Scene, start_only: bool) -> tuple[np.ndarray, np.ndarray]:
     """Corners (3,) of the box in which all meshes of all systems stay, or are at the start."""
     if start_only:
         scene = scene._replace(ts=scene.ts[:1])
-    corners = _corners(scene).reshape(-1, 3)
-    return corners.min(0), corners.max(0)
+    points = corners(scene).reshape(-1, 3)
+    return points.min(0), points.max(0)
 
 
 def _radius(scene: Scene) -> float:
     """The farthest that a system reaches from its reference, m."""
     center = scene.reference[np.ix_(*_some(scene))][:, :, None]
     moving = scene._replace(parts=tuple(part for part in scene.parts if part.body >= 0))
-    return max(float(np.linalg.norm(_corners(moving) - center, axis=-1).max()), 1e-6)
+    return max(float(np.linalg.norm(corners(moving) - center, axis=-1).max()), 1e-6)
 
 
 def _apart(scene: Scene, spacing: float | None, highlight: int) -> Scene:
@@ -181,6 +181,15 @@ def _apart(scene: Scene, spacing: float | None, highlight: int) -> Scene:
         lines=None if scene.lines is None else scene.lines + shift[:, None, None],
         arrows=None if scene.arrows is None else scene.arrows + shift[highlight],
     )  # fmt: skip
+
+
+def colors(scene: Scene, part: Part, highlight: int) -> np.ndarray:
+    """Colors (N, 3) of a part: the highlighted system in its own, the others pale, failed ones red."""
+    own = np.asarray(part.color, float)[:3]
+    found = np.repeat((0.4 * own + 0.6 * np.asarray(PALE))[None], scene.systems, axis=0)
+    found[highlight] = own
+    found[~scene.good] = FAILED
+    return found
 
 
 def quaternions(rotation: np.ndarray) -> np.ndarray:
