@@ -120,7 +120,9 @@ class Paper:
         from matplotlib.collections import LineCollection
 
         seen = self._seen(ends, index)[..., :2]
-        self.axes.add_collection(LineCollection(seen, colors=color, linewidths=width, zorder=1))  # as triangles have
+        self.axes.add_collection(
+            LineCollection(list(seen), colors=color, linewidths=width, zorder=1)
+        )  # as triangles have
 
     def _grid(self, height: float, index: int) -> np.ndarray:
         """Lines (k, 2, 3) of a square grid, far beyond what is seen."""
@@ -160,7 +162,9 @@ class Paper:
         order = np.argsort(corner[..., 2].mean(1), kind="stable")
         thin = np.where(paint[order, 3] == 1, 0.4, 0.0)  # edges close the seams between triangles
         self.axes.add_collection(
-            PolyCollection(corner[order, :, :2], facecolors=paint[order], edgecolors=paint[order], linewidths=thin)
+            PolyCollection(
+                list(corner[order, :, :2]), facecolors=paint[order], edgecolors=paint[order], linewidths=thin
+            )
         )
 
 
