@@ -1,7 +1,7 @@
 """The examples as sphinx-gallery wants them: a copy of each with its section of examples/README.md as first docstring.
 
 `conf.py` calls `write`, and `linked` for every page. A section of examples/README.md is a heading "## NN Title", the
-picture, and paragraphs.
+picture, and paragraphs. A GIF of the same name is the thumbnail and stands below them.
 """
 
 import ast
@@ -52,7 +52,12 @@ def write(docs: Path = DOCS) -> Path:
         code = "\n".join(source.splitlines()[first.end_lineno :])
         text = f"{restructured(body).strip()}\n\n``python examples/{stem}.py``\n"
         top = f"{title}\n{'=' * len(title)}\n\n.. image:: /{path}\n   :alt: {shown}\n\n{text}"
+        moving = path.replace(".png", ".gif")
+        if not (docs / moving).exists():
+            moving = path
+        elif moving not in top:
+            top += f"\n.. image:: /{moving}\n   :alt: The motion\n"
+        thumbnail = f"# sphinx_gallery_thumbnail_path = '{moving}'\n"
         header = f'r"""\n{top}"""'
-        thumbnail = f"# sphinx_gallery_thumbnail_path = '{path}'\n"
         (folder / f"{stem}.py").write_text(f"{header}\n{thumbnail}{code}\n", encoding="utf-8")
     return folder

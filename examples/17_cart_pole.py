@@ -7,6 +7,7 @@ python examples/17_cart_pole.py [--guesses 8] [--out cart_pole.png]
 """
 
 import argparse
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -74,6 +75,12 @@ def main(out: str | None = None, guesses: int = 8, iterations: int = 300, method
         print("  iterations", *found.iterations, "status", *found.status)
     if out:
         draw(out, results)
+        found = results[methods[0]]
+        q = jax.tree.map(lambda x: x[found.best], found.states[0])
+        lgjax.view.picture(
+            model, (DT * np.arange(STEPS + 1), q), pathlib.Path(out).with_suffix(".gif"), camera=(0, -1, 0.15),
+            size=(360, 240), ground=None,
+        )  # fmt: skip
     return {name: {"errors": errors(found), "cost": found.cost} for name, found in results.items()}
 
 

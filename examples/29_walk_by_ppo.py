@@ -217,9 +217,12 @@ def main(out: str | None = None, updates: int = 400, robots: int = 1024, tests: 
     print(f"{np.sum(good)} of {tests} new robots walk {steps * env.dt:g} s within {WITHIN} m/s of {SPEED} m/s")
     if out:
         figures(out, course, path, fell)
-        moving_picture(
-            pathlib.Path(out).with_suffix(".gif"), env.mechanism, jax.tree.map(lambda x: x[np.argmax(good)], path.q)
-        )
+        ts = env.dt * np.arange(1, min(steps, 150) + 1)
+        q = jax.tree.map(lambda x: x[np.argmax(good), : len(ts)], path.q)
+        lgjax.view.picture(
+            env.mechanism, (ts, q), pathlib.Path(out).with_suffix(".gif"), camera=(0.3, -1, 0.2), size=(360, 220),
+            fps=50 / 3, follow=True, trail=False, ground=None if rough else 0.0,
+        )  # fmt: skip
     return {"course": course, "share": np.mean(good), "agent": agent}
 
 
@@ -242,32 +245,6 @@ def figures(out, course, path, fell):
     seen.set(title="forward speed of new robots (m/s)", xlabel="t (s)", ylim=(0.0, 1.0))
     seen.legend(fontsize=8, loc="lower right")
     save(made, out)
-
-
-def moving_picture(path, model, q, every=3, seconds=3.0):
-    """A GIF of the legs and the trunk from the side, in real time."""
-    from PIL import Image
-
-    parts = [(f"{leg}_thigh", f"{leg}_calf", f"{leg}_foot") for leg in ("FL", "RL", "FR", "RR")]
-    parts.append(("FL_hip", "RL_hip", "RR_hip", "FR_hip", "FL_hip"))
-    place = lambda q: [jnp.stack([lgjax.frame_pose(model, q, n).translation for n in names]) for names in parts]
-    lines = [np.asarray(x) for x in jax.jit(jax.vmap(place))(q)]
-    frames = []
-    for n in range(0, min(len(lines[0]), int(seconds / 0.02)), every):
-        made = figure(4.8, 2.4)
-        axis = made.add_subplot()
-        for k, line in enumerate(lines):
-            near, trunk = k in (2, 3), k == 4
-            color = COLORS[6] if trunk else COLORS[0] if near else COLORS[5]
-            axis.plot(line[n, :, 0], line[n, :, 2], "-", color=color, linewidth=4 if trunk else 3)
-        middle = np.mean(lines[4][n, :, 0])
-        axis.axhline(0.0, color="0.5", linewidth=1)
-        axis.set(xlim=(middle - 0.5, middle + 0.5), ylim=(-0.05, 0.45), aspect="equal", yticks=[])
-        axis.set_xlabel("x (m)")
-        made.canvas.draw()
-        picture = Image.fromarray(np.asarray(made.canvas.buffer_rgba())[..., :3])
-        frames.append(picture.quantize(16, palette=frames[0] if frames else None, dither=Image.Dither.NONE))
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=int(20 * every), loop=0, optimize=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 GROUPS = ("so3", "s3", "se3", "r3_so3", "ts2")
 PARTS = ("control.costs",)  # of namespaces, on the page of the whole
 SETTINGS = {"lgjax.cache_programs"}  # of the machine, documented wherever they are listed
-LARGEST = 300_000  # bytes of a picture
+LARGEST, MOVING = 300_000, 250_000  # bytes of a picture and of a GIF
 
 
 def entries() -> list[tuple[str, str]]:
@@ -89,6 +89,20 @@ def test_the_gallery_has_the_code_of_an_example(path, tmp_path):
     assert made.rstrip().endswith(last)
     assert made.count("sphinx_gallery_thumbnail_path") == 1
     assert f"python examples/{path.name}" in made
+
+
+def test_a_moving_picture_is_the_thumbnail_of_its_example(tmp_path):
+    shown = tmp_path / "docs" / "images" / "gallery"
+    shown.mkdir(parents=True)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (shown / "17_cart_pole.gif").write_bytes(b"")
+    folder = source_of_the_gallery().write(tmp_path / "docs")
+    moving, still = ((folder / f"{stem}.py").read_text(encoding="utf-8") for stem in ("17_cart_pole", "02_heavy_top"))
+    assert "# sphinx_gallery_thumbnail_path = 'images/gallery/17_cart_pole.gif'\n" in moving
+    assert ".. image:: /images/gallery/17_cart_pole.gif\n" in moving
+    assert "gif" not in still
+    assert {path.stem for path in GALLERY.glob("*.gif")} <= {path.stem for path in EXAMPLES}
+    assert all(path.stat().st_size < MOVING for path in GALLERY.glob("*.gif"))
 
 
 def test_links_to_examples_lead_to_the_gallery_on_the_site():
