@@ -22,6 +22,7 @@ keeps H, has none of it.
 """
 
 import argparse
+import pathlib
 from functools import partial
 from itertools import pairwise, product
 
@@ -130,6 +131,11 @@ def main(out: str | None = None, steps: int = 100_000, samples: int = 64) -> dic
         )
     if out:
         draw(out, systems, runs, errors, drifts, cluster, gaps)
+        cube, run = systems["cube"], runs["cube"]
+        begin = run._replace(states=jax.tree.map(lambda x: x[:600], run.states), ts=run.ts[:600])
+        lgjax.view.picture(
+            cube.shape, begin, pathlib.Path(out).with_suffix(".gif"), planes=cube.planes, size=(320, 280), fps=10
+        )
     return {"runs": runs, "errors": errors, "drifts": drifts, "parted": parted}
 
 
