@@ -6,6 +6,7 @@ python examples/14_closed_loops.py [--duration 10] [--out closed_loops.png]
 """
 
 import argparse
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ def start(system, push):
 
 
 def drifts(duration, dt, count):
-    """Times, path of the coupler's middle and residuals of three ways to keep a four-bar closed."""
+    """The projected motion, path of the coupler's middle and residuals of three ways to keep a four-bar closed."""
     s = lgjax.systems.four_bar()
     v, steps = start(s, jnp.asarray([6.0, 0.0, 0.0])), round(duration / dt)
     ways = {
@@ -39,7 +40,7 @@ def drifts(duration, dt, count):
     poses = jax.jit(jax.vmap(lambda q: lgjax.forward_kinematics(s.model, q)))(path.q)
     middle = poses.rotation[:, 1] @ jnp.asarray([0.45, 0.0, 0.2]) + poses.translation[:, 1]
     energy = jax.jit(jax.vmap(s.invariants["energy"]))(path.q, path.v)
-    return path.ts, middle, {k: p.residual for k, p in found.items()}, energy
+    return path, middle, {k: p.residual for k, p in found.items()}, energy
 
 
 def torques(count):
@@ -73,7 +74,7 @@ def platform(duration, dt):
 def main(out: str | None = None, duration: float = 10.0, dt: float = 1e-3, ways: int = 3, legs: bool = True) -> dict:
     """Largest residuals, with the last few of the ways to keep loops closed; legs: with the Stewart platform."""
     jax.config.update("jax_enable_x64", True)
-    ts, middle, residuals, energy = drifts(duration, dt, ways)
+    path, middle, residuals, energy = drifts(duration, dt, ways)
     turns, (force, torque) = torques(50)
     worst = {name: float(r[-1]) for name, r in residuals.items()}
     print("four-bar, largest residual (m):", ", ".join(f"{k} {x:.1e}" for k, x in worst.items()))
@@ -88,7 +89,7 @@ def main(out: str | None = None, duration: float = 10.0, dt: float = 1e-3, ways:
     axes.set(title="four-bar: a point of the coupler", xlabel="x (m)", ylabel="z (m)", aspect="equal")
     axes = made.add_subplot(2, 2, 2)
     for name, residual in residuals.items():
-        axes.semilogy(ts, np.maximum(residual, 1e-17), label=name)
+        axes.semilogy(path.ts, np.maximum(residual, 1e-17), label=name)
     axes.set(title="how far the pin has opened (m)", xlabel="t (s)")
     axes.legend()
     axes = made.add_subplot(2, 2, 3)
@@ -109,6 +110,11 @@ def main(out: str | None = None, duration: float = 10.0, dt: float = 1e-3, ways:
         axes.legend()
     if out:
         save(made, out)
+        some = round(4.0 / dt) + 1  # s
+        lgjax.view.picture(
+            lgjax.systems.four_bar(), jax.tree.map(lambda x: x[:some], (path.ts, path.q)),
+            pathlib.Path(out).with_suffix(".gif"), camera=(0, -1, 0.3), size=(360, 240), fps=14, ground=None,
+        )  # fmt: skip
     return worst
 
 
