@@ -134,6 +134,7 @@ def test_the_core_needs_no_extra():
         "    bar.update(5)\n"
         "text = '<robot/>'\n"
         "for ask in (lambda: lgjax.load_urdf(text), lambda: lgjax.load_mjcf(text), lambda: lgjax.plot.figure(1, 1),\n"
+        "            lambda: lgjax.view.picture(lgjax.models.chain(1), None, 'a.png'),\n"
         "            lambda: lgjax.view.show(lgjax.models.chain(1)), lambda: progress_bar(True, 5, 1.0),\n"
         "            lambda: lgjax.identification.identify(lgjax.models.chain(1), (), None),\n"
         "            lambda: lgjax.plugs.Space((1,), np.zeros(1), np.ones(1)).gymnasium()):\n"
@@ -145,6 +146,7 @@ def test_the_core_needs_no_extra():
     assert out.splitlines() == [
         "load_urdf needs the package lxml: pip install 'lgjax[urdf]'",
         "load_mjcf needs the package mujoco: pip install 'lgjax[mjcf]'",
+        "figures need the package matplotlib: pip install 'lgjax[plot]'",
         "figures need the package matplotlib: pip install 'lgjax[plot]'",
         "the viewer needs the package viser: pip install 'lgjax[view]'",
         "a progress bar needs tqdm: pip install 'lgjax[progress]'",
