@@ -126,9 +126,9 @@ def test_every_other_page_is_short():
     assert {name(page): words(page) for page in DOCS.rglob("*.md") if words(page) > LONGEST}.keys() <= WORDS.keys()
 
 
-def test_the_list_of_unreleased_changes_is_short():
-    section = re.search(r"^## Unreleased\n(.*?)^## ", text(ROOT / "CHANGELOG.md"), re.M | re.S)
-    assert section is None or len(section[1].split()) <= 900
+def test_the_newest_list_of_changes_is_short():
+    section = re.search(r"^## .*?\n(.*?)^## ", text(ROOT / "CHANGELOG.md"), re.M | re.S)
+    assert 0 < len(section[1].split()) <= 900
 
 
 @pytest.mark.parametrize("page", LINKED, ids=name)
