@@ -59,7 +59,14 @@ CACHE = (
     "jax_persistent_cache_min_entry_size_bytes",
 )
 # Short files that take minutes: they compile one program after the other.
-LONG = ("test_eager.py", "test_examples.py")
+LONG = (
+    "test_eager.py",
+    "test_examples.py",
+    "test_definite.py",
+    "test_kernels.py",
+    "test_specialized_robots.py",
+    "test_batched.py",
+)
 
 
 SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
