@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mpmath import mp
 
 from benchmarks.suite import balls, governor, measure, spatial, stiff_reference
 from benchmarks.suite import page as pages
@@ -113,7 +114,6 @@ def test_munthe_kaas_methods_reach_the_kept_end_with_their_order(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["symmetric_body", "pendulum", "bouncing_ball", "rolling_ball", "balls"])
 def test_the_closed_form_is_computed_again(name):
-    pytest.importorskip("mpmath")
     way, state = PROBLEMS[name].references()[0]
     assert way == KEPT[name]["ways"][0]
     np.testing.assert_allclose([float(x) for x in state], exact(name), atol=1e-15)
@@ -222,7 +222,6 @@ def test_midpoint_steps_with_a_matrix_follow_a_decay():
 
 def test_radau_s_method_has_its_order_on_a_stiff_equation():
     """ẏ = -1e5 (y - cos t) - sin t from 1 is cos t; 1e-25 with 8 stages."""
-    mp = pytest.importorskip("mpmath").mp
     rate = lambda t, y: [-100_000 * (y[0] - mp.cos(t)) - mp.sin(t)]
     y = stiff_reference.radau(rate, [1.0], stiff_reference.graded(0.5, 1e-6, 0.02))
     assert abs(y[0] - mp.cos(mp.mpf("0.5"))) < 1e-25
