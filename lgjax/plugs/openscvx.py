@@ -50,17 +50,16 @@ def openscvx_dynamics(
         if not hasattr(variable, "slice") or not (variable is control or isinstance(variable.name, str)):
             raise TypeError(f"{role} must be a variable of OpenSCvx, got {checks.shown(variable)}")
     rates = partial(_rates, model, (qpos, qvel, control), actuation, wrenches)
-    return {qpos.name: partial(_of_positions, rates), qvel.name: partial(_of_velocities, rates)}
 
+    def of_positions(x: Array, u: Array, node: Any, params: Any) -> Array:  # OpenSCvx reads the code of functions
+        found, nq = rates(x, u, params)
+        return found[:nq]
 
-def _of_positions(rates: Callable, x: Array, u: Array, node: Any, params: Any) -> Array:
-    found, nq = rates(x, u, params)
-    return found[:nq]
+    def of_velocities(x: Array, u: Array, node: Any, params: Any) -> Array:
+        found, nq = rates(x, u, params)
+        return found[nq:]
 
-
-def _of_velocities(rates: Callable, x: Array, u: Array, node: Any, params: Any) -> Array:
-    found, nq = rates(x, u, params)
-    return found[nq:]
+    return {qpos.name: of_positions, qvel.name: of_velocities}
 
 
 def _rates(

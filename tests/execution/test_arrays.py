@@ -276,3 +276,19 @@ def test_what_was_loaded_or_is_repeated_is_not_stored_again():
     found = jax.jit(jax.vmap(batched(lambda a: jax.lax.scan(turn, a, None, length=3)[0])))(a)
     once = lambda a: 0.1 * (a @ a)
     np.testing.assert_allclose(found, once(once(once(a))), rtol=1e-10)
+
+
+def test_a_batch_inside_may_have_results_that_are_not_computed_yet():
+    """Each system decides for itself, and what it returns is only read where it is summed."""
+
+    def outer_product(x):
+        chosen = jax.lax.cond(x[0] > 0, lambda x: 2 * x, lambda x: x, x)
+        return chosen[:, None] * jnp.linspace(0.0, 1.0, 16)
+
+    def moved(x, of):
+        turn = lambda x, _: (x + 1e-2 * jnp.sum(jax.vmap(of)(jnp.stack([x, -x])), (0, 2)), None)
+        return jax.lax.scan(turn, x, length=60)[0]
+
+    x = jnp.linspace(-1.0, 1.0, 80).reshape(5, 16)
+    found = jax.jit(jax.vmap(batched(lambda x: moved(x, batched(outer_product)))))(x)
+    np.testing.assert_allclose(found, jax.jit(jax.vmap(lambda x: moved(x, outer_product)))(x), rtol=1e-12)

@@ -93,7 +93,7 @@ class Unrolling(Loops):
         if (together := _side_by_side(params["jaxpr"], params["mapped"], params["size"])) is not None:
             with suppress(NotImplementedError):
                 return self.evaluate(together, [], inputs)
-        run = lambda values: self.evaluate(params["jaxpr"], [], values)
+        run = lambda values: list(map(self.arrays.scalars, self.evaluate(params["jaxpr"], [], values)))
         return _each(run, inputs, params["mapped"], params["size"])
 
     def _solved(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:

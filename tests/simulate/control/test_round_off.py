@@ -158,7 +158,7 @@ def test_a_control_at_the_wrong_bound_is_not_converged():
 @pytest.mark.parametrize("method", [ILQR(), FDDP()], ids=["ilqr", "fddp"])
 def test_cart_poles_converge_whatever_the_unit_of_their_cost(method):
     """1 + cos(angle) cancels at the top: the cost has an error of 1e-12 of itself, the decrease drowns before."""
-    path = Path(__file__).parents[2] / "examples" / "17_cart_pole.py"
+    path = Path(__file__).parents[3] / "examples" / "17_cart_pole.py"
     spec = importlib.util.spec_from_file_location("cart_pole", path)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
