@@ -27,6 +27,17 @@ def vector(values: Sequence[Any]) -> np.ndarray:
     return np.array([mp().mpf(x if isinstance(x, str) else repr(x) if isinstance(x, float) else x) for x in values])
 
 
+def collocation(nodes: Sequence[Any]) -> Callable[[Any], list]:
+    """The integrals from 0 to c, a function of c, of the polynomials that are 1 at one node and 0 at the others."""
+    n = len(nodes)
+    powers = mp().matrix(n, n)
+    for i, c in enumerate(nodes):
+        for j in range(n):
+            powers[i, j] = c**j
+    inverse = powers**-1
+    return lambda c: [sum(c ** (j + 1) / (j + 1) * inverse[j, k] for j in range(n)) for k in range(n)]
+
+
 @cache
 def gauss(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Nodes on [0, 1], matrix and weights of the collocation method."""
@@ -34,12 +45,7 @@ def gauss(stages: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     nodes = []
     for start in np.polynomial.legendre.leggauss(stages)[0]:
         nodes.append((1 + m.findroot(lambda x: m.legendre(stages, x), m.mpf(float(start)))) / 2)
-    powers = m.matrix(stages, stages)
-    for i, c in enumerate(nodes):
-        for j in range(stages):
-            powers[i, j] = c**j
-    inverse = powers**-1
-    row = lambda c: [sum(c ** (j + 1) / (j + 1) * inverse[j, k] for j in range(stages)) for k in range(stages)]
+    row = collocation(nodes)
     return np.array(nodes), np.array([row(c) for c in nodes]), np.array(row(m.mpf(1)))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.suite.reference import DIGITS, Rate, mp, vector
+from benchmarks.suite.reference import DIGITS, Rate, collocation, mp, vector
 
 
 def graded(end: float, first: float, most: float, ratio: float = 1.3) -> list[str]:
@@ -31,12 +31,7 @@ def nodes_and_matrix(stages: int) -> tuple[np.ndarray, np.ndarray]:
     whole = np.polynomial.legendre.Legendre([*[0] * (stages - 1), -1, 1])
     roots = sorted(float(x.real) for x in whole.roots())[:-1]
     nodes = [(1 + m.findroot(polynomial, m.mpf(x))) / 2 for x in roots] + [m.mpf(1)]
-    powers = m.matrix(stages, stages)
-    for i, c in enumerate(nodes):
-        for j in range(stages):
-            powers[i, j] = c**j
-    inverse = powers**-1
-    row = lambda c: [sum(c ** (j + 1) / (j + 1) * inverse[j, k] for j in range(stages)) for k in range(stages)]
+    row = collocation(nodes)
     return np.array(nodes), np.array([row(c) for c in nodes])
 
 

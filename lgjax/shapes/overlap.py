@@ -28,7 +28,7 @@ ROUNDS = 40  # rays
 # normal of two polytopes is among the starts, and they begin with the least.
 ASIDE = (0.9, 0.43)
 FAR, LEAST = 2.5e-4, 0.8
-SOME = 0.75  # power of round-off, relative to the largest, above which a share of a point in another one is none
+SOME = 0.75  # a share of a point in another one is none below this power of round-off, relative to the largest
 ARTIFICIAL = 1e3  # cost of the points with which a linear program begins, relative to the inverse of the margin
 
 

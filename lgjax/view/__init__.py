@@ -131,6 +131,7 @@ def picture(
     trail: bool = True,
     spacing: float | None = None,
     ground: float | str | None = "auto",
+    progress: bool | None = None,
     **source: Any,
 ) -> Path:
     """Draw a motion without a browser, and return the path: .gif moves; .png, .pdf and .svg show several poses.
@@ -139,7 +140,8 @@ def picture(
     largest numbers of each. camera: (3,), the direction from the motion to the camera, z up; the projection is
     parallel, with one scale. size: width and height in pixels. poses: of a still picture, evenly spaced in time, the
     earlier ones paler. fps: frames per second of a GIF, at most 50, rounded to whole hundredths of a second between
-    frames; a frame shows the saved state that is nearest in time. speed: of the motion relative to the clock.
+    frames; a frame shows the saved state that is nearest in time. speed: of the motion relative to the clock. progress:
+    None shows a bar of the frames of a GIF on a terminal, True always. Ctrl-C leaves the frames that are drawn.
     """
     path = checks.path("path", path)
     suffix, known = path.suffix.lower(), (".gif", ".png", ".pdf", ".svg")
@@ -149,7 +151,7 @@ def picture(
     if not np.isfinite(scene.ts).all():
         raise ValueError("ts of the motion must be finite")
     paper = Paper(finished(scene, highlight, spacing, ground), camera, size, highlight, follow, trail)
-    return moving(paper, path, fps, speed) if suffix == ".gif" else still(paper, path, poses)
+    return moving(paper, path, fps, speed, progress) if suffix == ".gif" else still(paper, path, poses)
 
 
 def _page(model: Any, trajectory: Any, speed: float, spacing: Any, ground: Any, source: dict, **options: Any) -> str:

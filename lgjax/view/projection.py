@@ -11,6 +11,7 @@ import numpy as np
 
 from lgjax.numerics import checks
 from lgjax.plot import figure
+from lgjax.saving.progress import progress_bar
 from lgjax.view.geometry import Mesh
 from lgjax.view.scene import Part, Scene, colors, corners
 
@@ -180,8 +181,11 @@ def still(paper: Paper, path: Path, poses: int) -> Path:
     return path
 
 
-def moving(paper: Paper, path: Path, fps: float, speed: float) -> Path:
-    """A GIF; frames follow one another in whole hundredths of a second, as the format wants."""
+def moving(paper: Paper, path: Path, fps: float, speed: float, progress: bool | None) -> Path:
+    """A GIF; frames follow one another in whole hundredths of a second, as the format wants.
+
+    Ctrl-C ends the GIF with the frames that are drawn, and raises KeyboardInterrupt.
+    """
     from PIL import Image
 
     fps, speed = checks.number("fps", fps, 0.0, 50.0), checks.number("speed", speed, 0.0, inside=True)
@@ -200,12 +204,25 @@ def moving(paper: Paper, path: Path, fps: float, speed: float) -> Path:
     some = np.concatenate([np.asarray(frame(int(k))) for k in few])
     palette = Image.fromarray(some).quantize(PALETTE, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
 
+    stopped: list[KeyboardInterrupt] = []
+
     def frames() -> Iterator[Any]:
-        for k in chosen:
-            yield frame(int(k)).quantize(palette=palette, dither=Image.Dither.NONE)
+        with progress_bar(progress, count, 0.0, unit="frame") as bar:
+            for n, k in enumerate(chosen):
+                try:
+                    drawn = frame(int(k)).quantize(palette=palette, dither=Image.Dither.NONE)
+                except KeyboardInterrupt as interrupt:
+                    if not n:
+                        raise
+                    stopped.append(interrupt)
+                    return
+                yield drawn
+                bar.update(1)
 
     rest = frames()
     next(rest).save(path, "GIF", save_all=True, append_images=rest, duration=10 * delay, loop=0, optimize=True)
+    if stopped:
+        raise stopped[0]
     return path
 
 

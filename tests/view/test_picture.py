@@ -79,6 +79,22 @@ def test_frames_follow_one_another_in_real_time(tmp_path):
         assert (len(found), set(found)) == (count, {delay})
 
 
+def test_an_interrupt_leaves_the_frames_that_are_drawn(tmp_path, monkeypatch):
+    """Four frames choose the colors; the fourth of the GIF itself is interrupted."""
+    drawn, add = [], Paper.add
+
+    def interrupted(self, index, strength=1.0):
+        drawn.append(index)
+        if len(drawn) == 4 + 4:
+            raise KeyboardInterrupt
+        add(self, index, strength)
+
+    monkeypatch.setattr(Paper, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lgjax.view.picture(PENDULUM, moving(), tmp_path / "part.gif", **BARE)
+    assert len(list(frames(tmp_path / "part.gif"))) == 3
+
+
 def test_a_frame_shows_the_state_nearest_in_time():
     ts = np.array([0.0, 1.0, 1.1, 4.0])
     wanted = np.array([-1.0, 0.4, 0.6, 1.04, 1.06, 2.5, 2.6, 9.0])
