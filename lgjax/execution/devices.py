@@ -3,14 +3,19 @@
 XLA does not look inside a kernel, so it is told how one is divided: along the batch, and nowhere else. Arrays that all
 systems share are whole on every device.
 
+On a mesh with explicit axes the type of an array says where it lies. A function of one system is traced without: the
+arrays that it makes lie nowhere, and JAX lets no loop carry both. Its results then lie where the arguments do.
+
 Read first: `operation.py`, whose operation this is.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from jax.experimental.custom_partitioning import custom_partitioning
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from lgjax.execution.jaxprs import Arrays
 
@@ -46,13 +51,49 @@ def divided(operation: Callable[..., Arrays], args: Sequence, mapped: Sequence[b
     return list(whole(*args))
 
 
-def divided_as(results: Sequence, args: Sequence) -> list:
-    """Types of results whose last axis, the batch, is divided as that of an argument is."""
-    given = next((x for x in args if _batch_axes(x)), None)
-    if given is None:
+def divided_as(results: Sequence, args: Sequence, mapped: Sequence[bool], batch: bool) -> list:
+    """Types of results on the explicit mesh of the arguments, whose last axis, the batch, is divided as theirs is."""
+    mesh = explicit_mesh(args)
+    if mesh is None:
         return list(results)
-    own = lambda x: NamedSharding(given.sharding.mesh, PartitionSpec(*[None] * (x.ndim - 1), _batch_axes(given)))
-    return [x.update(sharding=own(x)) for x in results]
+    axes = next(filter(None, (_batch_axes(x) for x, b in zip(args, mapped, strict=True) if b)), None)
+    own = lambda x: PartitionSpec(*[None] * (x.ndim - batch), *[axes] * batch)
+    return [x.update(sharding=NamedSharding(mesh, own(x))) for x in results]
+
+
+def explicit_mesh(args: Any) -> Any:
+    """The mesh with explicit axes on which some of these arrays lie, a pytree, or which is set; None if there is none.
+
+    Within `jax.shard_map` there is none.
+    """
+    given = jax.sharding.get_abstract_mesh()
+    meshes = map(_mesh_of, jax.tree.leaves(args))
+    return next((mesh for mesh in meshes if mesh is not None), given if AxisType.Explicit in given.axis_types else None)
+
+
+def _mesh_of(x: Any) -> Any:
+    """The mesh with explicit axes on which an array lies, if any."""
+    mesh = getattr(getattr(getattr(x, "aval", x), "sharding", None), "mesh", None)
+    return mesh if AxisType.Explicit in getattr(mesh, "axis_types", ()) else None
+
+
+def is_divided_along(x: Any, axis: int | None) -> bool:
+    """Whether an axis of an array lies along one of an explicit mesh."""
+    return axis is not None and _mesh_of(x) is not None and jax.typeof(x).sharding.spec[axis] is not None
+
+
+def off_mesh(x: Any) -> jax.ShapeDtypeStruct:
+    """The type of an array that lies nowhere."""
+    return jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x), weak_type=jax.typeof(x).weak_type)
+
+
+def on_mesh(tree: Any) -> Any:
+    """Arrays of one system, all on the explicit mesh that some of them lie on: what a loop carries in and out."""
+    mesh = explicit_mesh(tree)
+    if mesh is None:
+        return tree
+    put = lambda x: jax.sharding.reshard(x, NamedSharding(mesh, PartitionSpec(*[None] * jnp.ndim(x))))
+    return jax.tree.map(lambda x: put(x) if _mesh_of(x) is None else x, tree)
 
 
 def _batch_axes(x: Any) -> Any:

@@ -76,6 +76,19 @@ def form_of(value: Any, closed: bool = False) -> tuple[Form, list[Any]] | None:
         return None
 
 
+def with_numbers(function: Callable) -> tuple[Callable[[Sequence], Callable], list[jax.Array]]:
+    """(fill, arrays) with fill(arrays) the function: traced arrays that it holds; none where it has no form."""
+    found = form_of(function)
+    if found is None:
+        return lambda _: function, []
+    form, numbers = found
+    places = [n for n, x in enumerate(numbers) if is_traced(x)]
+    fill = lambda values: form.filled(
+        list((dict(enumerate(numbers)) | dict(zip(places, values, strict=True))).values())
+    )
+    return fill, [numbers[n] for n in places]
+
+
 class _Reader:
     def __init__(self, closed: bool) -> None:
         self.closed = closed

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import AbstractMesh, AxisType
 
 from lgjax.execution._jax import as_function, dce_jaxpr, is_traced, with_constants
 
@@ -55,8 +56,10 @@ def _mesh_of_equations() -> Any:
     """A context in which JAX finds the traces of jitted functions that it made while it evaluated a jaxpr.
 
     It then sets the mesh that the equations name, and where there is none, its traces tell an empty mesh from no mesh.
+    Arrays of one system lie nowhere on a mesh with explicit axes (`devices.py`).
     """
-    return jax.sharding.use_abstract_mesh(jax.sharding.get_abstract_mesh())
+    mesh = jax.sharding.get_abstract_mesh()
+    return jax.sharding.use_abstract_mesh(AbstractMesh((), ()) if AxisType.Explicit in mesh.axis_types else mesh)
 
 
 def evaluate(jaxpr, args: Iterable) -> Arrays:
@@ -104,8 +107,8 @@ def transposed(jaxpr, linear: Sequence[int], wanted: Sequence[bool]) -> tuple[An
     return traced(back, [jaxpr.invars[n].aval for n in fixed], outs)
 
 
-def merged(x, own: int | None, size: int | None, axis: int | None, more: int) -> jax.Array:
-    """An argument with the axes of both batches as its last one, whether or not it has them."""
+def merged(x, own: int | None, size: int | None, axis: int | None, more: int, first: bool) -> jax.Array:
+    """An argument with the axes of both batches as its last one, whether or not it has them; first: the new one is."""
     x = (
         lax.broadcast_in_dim(x, (*jnp.shape(x), more), range(jnp.ndim(x)))
         if axis is None
@@ -115,4 +118,4 @@ def merged(x, own: int | None, size: int | None, axis: int | None, more: int) ->
         return x
     if own is None:
         x = jnp.broadcast_to(x[..., None, :], (*x.shape[:-1], size, more))
-    return x.reshape(*x.shape[:-2], size * more)
+    return (jnp.swapaxes(x, -1, -2) if first else x).reshape(*x.shape[:-2], size * more)

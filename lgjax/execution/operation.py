@@ -39,7 +39,8 @@ from lgjax.execution._jax import (
     reshaped,
     scan_arguments,
 )
-from lgjax.execution.devices import divided, divided_as
+from lgjax.execution.devices import divided, divided_as, explicit_mesh, is_divided_along, off_mesh
+from lgjax.execution.forms import with_numbers
 from lgjax.execution.jaxprs import Arrays, evaluate, merged, tangents, traced, transposed
 from lgjax.execution.kept import keeps, keeps_itself, linearized
 from lgjax.execution.kernels import native
@@ -97,7 +98,7 @@ def batched_or_parts(function: Callable) -> Callable:
 
     def bind(jaxpr, values, constants: int):
         jaxpr, values, _ = _without_unread(jaxpr, values, constants)
-        return _bound(jaxpr, values, layout="batch_last") if is_program(jaxpr) else evaluate(jaxpr, values)
+        return _bound(jaxpr, values, layout="batch_last") if _stays_one(jaxpr, values) else evaluate(jaxpr, values)
 
     return _as_operation(function, bind)
 
@@ -123,7 +124,7 @@ def with_derivatives(function: Callable) -> Callable:
 
     def bind(jaxpr, values, _):
         words = max((x.aval.dtype.itemsize for x in jaxpr.invars), default=4) / 4
-        small = words * size_of(jaxpr) <= TOGETHER
+        small = words * size_of(jaxpr) <= TOGETHER or explicit_mesh(values)
         return _bound(jaxpr, values, layout="batch_last") if small else evaluate(jaxpr, values)
 
     together = jax.jit(_as_operation(function, bind))  # one trace, however often a program evaluates it
@@ -142,20 +143,33 @@ def _as_operation(function: Callable, bind: Callable[[Any, list, int], list]) ->
             return function(*args, **kwargs)
         trees: list = []
 
-        def flat(*leaves):
+        def flat(function, *leaves):
             args, kwargs = jax.tree.unflatten(form, leaves)
             out, tree = jax.tree.flatten(function(*args, **kwargs))
             trees.append(tree)
             return out
 
         leaves, form = jax.tree.flatten((args, kwargs))
-        jaxpr, constants = traced(flat, *leaves)
+        jaxpr, constants = _of_one_system(function, flat, leaves)
         values = [*constants, *leaves]
         as_it_is = jaxpr.effects or is_high(jaxpr)  # which an operation of our own cannot hold
         outs = evaluate(jaxpr, values) if as_it_is else bind(jaxpr, values, len(constants))
         return jax.tree.unflatten(trees[0], outs)
 
     return call
+
+
+def _of_one_system(function: Callable, flat: Callable, leaves: list) -> tuple[Any, list]:
+    """The jaxpr of `flat(function, *leaves)`, and the traced arrays that `function` closes over, which come first.
+
+    On a mesh with explicit axes it is traced for arrays that lie nowhere.
+    """
+    if explicit_mesh(leaves) is None:
+        return traced(partial(flat, function), *leaves)
+    fill, numbers = with_numbers(function)
+    run = lambda *values: flat(fill(values[: len(numbers)]), *values[len(numbers) :])
+    jaxpr, constants = traced(run, *map(off_mesh, (*numbers, *leaves)))
+    return jaxpr, [*constants, *numbers]
 
 
 # ---- the operation
@@ -167,6 +181,11 @@ def _bound(jaxpr, values: Sequence, **parameters) -> Arrays:
     directions. state: the arguments of an `in_place` function that its results are written over.
     """
     return batched_p.bind(*values, jaxpr=jaxpr, mapped=(False,) * len(values), size=None, **parameters)
+
+
+def _stays_one(jaxpr, args: Sequence) -> bool:
+    """Whether a jaxpr is an operation: it can be a kernel, or was traced for arrays that lie on no mesh."""
+    return is_program(jaxpr) or explicit_mesh(args) is not None
 
 
 def _by_vmap(*args, jaxpr, mapped, size, **_) -> Arrays:
@@ -225,26 +244,28 @@ def _directions(jaxpr, mapped, size: int | None) -> dict[int, int]:
 
 
 def _shapes(*args, jaxpr, mapped, size, **others) -> list:
-    """Types of the results. On a mesh with explicit axes, their batch lies where that of an argument does."""
+    """Types of the results, on a mesh with explicit axes where the arguments, if given, lie."""
     behind = () if size is None else (size,)
     outs = [reshaped(x.aval, (*x.aval.shape, *behind)) for x in jaxpr.outvars]
-    return divided_as(outs, [x for x, b in zip(args, mapped, strict=False) if b])
+    return divided_as(outs, args, mapped, size is not None) if args else outs
 
 
 def _vmap(args, axes, *, jaxpr, mapped, size, **others):
     if others.get("layout") in ("batch_last", "batch_first"):
         others["layout"] = "batch_first" if size is None and all(axis in (0, None) for axis in axes) else "batch_last"
     more = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
+    first = size is not None and any(is_divided_along(x, axis) for x, axis in zip(args, axes, strict=True))
     together = tuple(b or axis is not None for b, axis in zip(mapped, axes, strict=True))
     args = [
-        merged(x, size if b else None, size, axis, more) if t else x
+        merged(x, size if b else None, size, axis, more, first) if t else x
         for x, b, axis, t in zip(args, mapped, axes, together, strict=True)
     ]
     outs = batched_p.bind(*args, jaxpr=jaxpr, mapped=together, size=more * (1 if size is None else size), **others)
-    apart = [x if size is None else x.reshape(*x.shape[:-1], size, more) for x in outs]
+    if size is not None:
+        outs = [x.reshape(*x.shape[:-1], *((more, size) if first else (size, more))) for x in outs]
     if others.get("layout") == "batch_first":  # XLA cancels the moves, and what comes next sees the batch in front
-        return [jnp.moveaxis(x, -1, 0) for x in apart], [0] * len(apart)
-    return apart, [x.ndim - 1 for x in apart]
+        return [jnp.moveaxis(x, -1, 0) for x in outs], [0] * len(outs)
+    return outs, [x.ndim - 1 - first for x in outs]
 
 
 # ---- derivatives
@@ -257,7 +278,7 @@ def _jvp(primals, directions, *, jaxpr, mapped, size, **others):
     moving = [n for n, t in enumerate(directions) if not isinstance(t, Zero)]
     moved = [jnp.issubdtype(x.aval.dtype, jnp.floating) for x in jaxpr.outvars]
     op = Differentiated(jaxpr, primals, directions, mapped, size, moving, moved)
-    if not is_program(jaxpr):
+    if not _stays_one(jaxpr, primals):
         return _by_parts(op)
     if keeps(jaxpr):
         return _with_kept(op, **others)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.execution.devices import on_mesh
 from lgjax.numerics import checks
 from lgjax.saving.checkpoint import Checkpoint
 
@@ -40,7 +41,7 @@ class SavedSteps(NamedTuple):
         """All saved states: the start in front of those that were kept, unless only the final state is saved."""
         if self.last_only:
             return kept
-        return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, kept)
+        return jax.tree.map(lambda first, rest: jnp.concatenate(on_mesh([first[None], rest])), start, kept)
 
 
 def saved_steps(steps: Any, save_every: Any, checkpoint: Checkpoint | None = None) -> SavedSteps:
@@ -72,7 +73,7 @@ def scan_saved(
     reverse mode keeps the state every `remat` steps, about every √steps for True, and recomputes the others.
     `checkpoint`: the run is written to its folder part by part.
     """
-    segment = segment_length(saves.steps, remat)
+    segment, state = segment_length(saves.steps, remat), on_mesh(state)
 
     def one(state: Any, i: Array) -> tuple[Any, None]:
         return step(state, i), None
