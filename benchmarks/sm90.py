@@ -170,7 +170,6 @@ def compiled(case: str) -> tuple[Any, dict[str, float]]:
     else:
         args, program = state, jax.jit(jax.vmap(partial(f, lgjax.specialize(model))))
     times = [time.perf_counter()]
-    jax.default_backend = lambda: "gpu"  # which the library asks for when it differentiates rollouts
     traced = program.trace(*args)
     times.append(time.perf_counter())
     lowered = traced.lower()

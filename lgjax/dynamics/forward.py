@@ -54,7 +54,7 @@ from lgjax.dynamics.spatial import (
     velocity_product,
 )
 from lgjax.dynamics.traversal.traversal import TreeTraversal
-from lgjax.execution import batched, with_derivatives
+from lgjax.execution import batched, fused_derivatives
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -109,7 +109,7 @@ def articulated_body(model: Model, q: Configuration, v, tau, applied: Wrench | N
 
 
 # Derivatives are taken from inverse dynamics at the solution, not through the recursion.
-accelerations = with_derivatives(by_inverse_dynamics(articulated_body, newton_euler, solve_mass_matrix))
+accelerations = fused_derivatives(by_inverse_dynamics(articulated_body, newton_euler, solve_mass_matrix))
 
 
 def velocity_pass(walk: TreeTraversal, bodies: list, q: Configuration, v, applied: Wrench | None) -> list:

@@ -50,7 +50,7 @@ from lgjax.dynamics.spatial import (
     to_parent,
 )
 from lgjax.dynamics.traversal.traversal import TreeTraversal
-from lgjax.execution import batched, with_derivatives
+from lgjax.execution import batched, fused_derivatives
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -112,7 +112,7 @@ def _differentiable(given: tuple[bool, ...]):
         return lambda model, q, v, x, f, applied: (x, inverse(model, q, v, x, applied))
     solve = lambda model, q, f, x: _solve_at_rest(model, q, f, x, mask)
     rules = by_partial_inverse_dynamics(partial(_recursion, given), inverse, solve, mask)
-    return with_derivatives(rules)
+    return fused_derivatives(rules)
 
 
 @partial(jax.jit, static_argnums=0)

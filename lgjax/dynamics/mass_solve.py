@@ -36,7 +36,7 @@ from lgjax.dynamics.spatial import (
     to_parent,
 )
 from lgjax.dynamics.traversal.traversal import TreeTraversal
-from lgjax.execution import batched, with_derivatives
+from lgjax.execution import batched, fused_derivatives
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -63,7 +63,7 @@ def solve_mass_matrix(model: Model, q: Configuration, f: jax.Array) -> jax.Array
     return _solved(model, q, f)
 
 
-@with_derivatives
+@fused_derivatives
 def _solved(model: Model, q: Configuration, f) -> jax.Array:
     still = at_rest(model)
     return lax.custom_linear_solve(

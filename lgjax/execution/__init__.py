@@ -7,6 +7,7 @@ Read first: `operation.py`. Next: `scalars/program.py`, the form in which both m
 which writes it down for them.
 """
 
-from lgjax.execution.operation import batched, is_plain, plain, with_derivatives
+from lgjax.execution.operation import batched, fused_derivatives
+from lgjax.execution.reference import is_plain, plain
 
-__all__ = ["batched", "is_plain", "plain", "with_derivatives"]
+__all__ = ["batched", "fused_derivatives", "is_plain", "plain"]

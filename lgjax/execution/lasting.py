@@ -66,6 +66,15 @@ def _recent(kept: dict, key: Hashable, make: Callable[[], Any], most: int) -> An
     return value
 
 
+def default_platform() -> str:
+    """The platform of JAX's default device, "cpu" or "gpu".
+
+    For what runs on the host before a program is traced: how a driver cuts a batch, how a benchmark measures. Inside
+    programs the platform is chosen where they are lowered (`operation.py`).
+    """
+    return jax.default_backend()
+
+
 def in_groups(function: Callable, trees: Any, *others: Any) -> Any:
     """`jax.vmap` of function(tree, *others) over trees; on one CPU one group after the other.
 
@@ -73,7 +82,7 @@ def in_groups(function: Callable, trees: Any, *others: Any) -> Any:
     """
     size, count = GROUP * max(1, os.cpu_count() or 1), len(jax.tree.leaves(trees)[0])
     several = jax.vmap(lambda tree: function(tree, *others))
-    if count <= size or jax.default_backend() == "gpu" or jax.local_device_count() > 1:
+    if count <= size or default_platform() == "gpu" or jax.local_device_count() > 1:
         return several(trees)
     groups = -(-count // size)
     places = np.minimum(np.arange(groups * size), count - 1).reshape(groups, size)

@@ -13,8 +13,7 @@ functions are kernels.
 Read first: `jaxprs.py`. Next: `kernels/programs.py`, which says what a kernel can be.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
@@ -45,32 +44,12 @@ from lgjax.execution.jaxprs import Arrays, evaluate, merged, tangents, traced, t
 from lgjax.execution.kept import keeps, keeps_itself, linearized
 from lgjax.execution.kernels import native
 from lgjax.execution.kernels.cuda import as_kernel
-from lgjax.execution.kernels.programs import is_program
+from lgjax.execution.kernels.programs import CPU, GPU, Limits, is_program
+from lgjax.execution.reference import is_plain
 from lgjax.execution.scalars.program import size_of
 
 # Largest `size_of` x 32-bit words of a number, for derivatives in one kernel; a specialized quadruped has 17,000.
 TOGETHER = 20000
-
-_without_kernels = jax.make_user_context(False)
-
-
-@contextmanager
-def plain() -> Iterator[None]:
-    """A context, or decorator, in which XLA runs the algorithms as they are written, under `jax.vmap`, without kernels.
-
-    It is the reference that kernels are tested against, and belongs to what is traced within: programs that were
-    compiled outside of it are not used.
-
-    >>> with plain():
-    ...     reference = jax.jit(jax.vmap(lambda x: batched(jnp.sin)(x)))(jnp.zeros(3))
-    """
-    with _without_kernels(True):
-        yield
-
-
-def is_plain() -> bool:
-    """Whether functions that are traced here run without kernels, see `plain`."""
-    return bool(_without_kernels.value)
 
 
 def batched(function: Callable, in_place: bool = False) -> Callable:
@@ -98,7 +77,7 @@ def batched_or_parts(function: Callable) -> Callable:
 
     def bind(jaxpr, values, constants: int):
         jaxpr, values, _ = _without_unread(jaxpr, values, constants)
-        return _bound(jaxpr, values, layout="batch_last") if _stays_one(jaxpr, values) else evaluate(jaxpr, values)
+        return _bound(jaxpr, values, layout="batch_last") if _stays_one(jaxpr, values, CPU) else evaluate(jaxpr, values)
 
     return _as_operation(function, bind)
 
@@ -114,21 +93,20 @@ def _without_unread(jaxpr, values: Sequence, constants: int, always: Sequence[in
     return jaxpr, [x for x, r in zip(values, read, strict=True) if r], sum(read[:constants])
 
 
-def with_derivatives(function: Callable) -> Callable:
-    """`function` of pytrees of arrays that has derivative rules of its own.
+def fused_derivatives(function: Callable) -> Callable:
+    """`function` of pytrees of arrays that has derivative rules of its own; a derivative is one kernel on a GPU.
 
-    On a GPU each derivative is one kernel, which reads the arguments alone and computes the results again, sharing most
-    of the work. Derivatives of large functions stay several kernels, because one would need more registers than a
-    thread has. On a CPU they always stay several native functions: what one hands to the next stays in the cache.
+    It reads the arguments alone and computes the results again, sharing most of the work. Derivatives of large
+    functions stay several kernels, because one would need more registers than a thread has. On a CPU they always stay
+    several native functions: what one hands to the next stays in the cache.
     """
 
     def bind(jaxpr, values, _):
         words = max((x.aval.dtype.itemsize for x in jaxpr.invars), default=4) / 4
         small = words * size_of(jaxpr) <= TOGETHER or explicit_mesh(values)
-        return _bound(jaxpr, values, layout="batch_last") if small else evaluate(jaxpr, values)
+        return _bound(jaxpr, values, layout="batch_last", parts=True) if small else evaluate(jaxpr, values)
 
-    together = jax.jit(_as_operation(function, bind))  # one trace, however often a program evaluates it
-    return wraps(function)(lambda *args: (together if jax.default_backend() == "gpu" else function)(*args))
+    return wraps(function)(jax.jit(_as_operation(function, bind)))  # one trace, however often a program evaluates it
 
 
 def _as_operation(function: Callable, bind: Callable[[Any, list, int], list]) -> Callable:
@@ -178,22 +156,27 @@ def _bound(jaxpr, values: Sequence, **parameters) -> Arrays:
 
     Its parameter `layout` says how arrays lie in memory. "batch_first": its caller has the batch first in all of them,
     "batch_last": last, or mixed. "step": a derivative of a step in a loop, a kernel that writes its results over its
-    directions. state: the arguments of an `in_place` function that its results are written over.
+    directions. state: the arguments of an `in_place` function that its results are written over. parts: it is what it
+    consists of on a CPU.
     """
     return batched_p.bind(*values, jaxpr=jaxpr, mapped=(False,) * len(values), size=None, **parameters)
 
 
-def _stays_one(jaxpr, args: Sequence) -> bool:
+def _stays_one(jaxpr, args: Sequence, limits: Limits = GPU) -> bool:
     """Whether a jaxpr is an operation: it can be a kernel, or was traced for arrays that lie on no mesh."""
-    return is_program(jaxpr) or explicit_mesh(args) is not None
+    return is_program(jaxpr, limits) or explicit_mesh(args) is not None
 
 
-def _by_vmap(*args, jaxpr, mapped, size, **_) -> Arrays:
+def _by_vmap(*args, jaxpr, mapped, size, layout: str = "batch_last", **_) -> Arrays:
     """The jaxpr under `jax.vmap`."""
     run = lambda *args: evaluate(jaxpr, args)
     if size is None:
         return run(*args)
-    return jax.vmap(run, [-1 if b else None for b in mapped], -1, axis_size=size)(*args)
+    if layout != "batch_first":
+        return jax.vmap(run, [-1 if b else None for b in mapped], -1, axis_size=size)(*args)
+    args = [jnp.moveaxis(x, -1, 0) if b else x for x, b in zip(args, mapped, strict=True)]
+    outs = jax.vmap(run, [0 if b else None for b in mapped], axis_size=size)(*args)
+    return [jnp.moveaxis(x, 0, -1) for x in outs]
 
 
 def _lowering(kernel: Callable, ctx) -> Callable:
@@ -214,8 +197,10 @@ def _by_part(*args, mapped, size, **parameters) -> Arrays:
 
 
 def _by_kernel(
-    kernel: Callable, *args, jaxpr, mapped, size, layout: str = "batch_last", state: range | None = None
+    kernel: Callable, *args, jaxpr, mapped, size, layout: str = "batch_last", state: range | None = None, parts=False
 ) -> Arrays:
+    if parts and kernel is native.as_native:
+        return _by_vmap(*args, jaxpr=jaxpr, mapped=mapped, size=size, layout=layout)
     shapes, over = _shapes(jaxpr=jaxpr, mapped=mapped, size=size), {}
     if state is not None:
         over = {k: n for k, n in enumerate(state) if size is None or mapped[n]}
@@ -280,6 +265,8 @@ def _jvp(primals, directions, *, jaxpr, mapped, size, **others):
     op = Differentiated(jaxpr, primals, directions, mapped, size, moving, moved)
     if not _stays_one(jaxpr, primals):
         return _by_parts(op)
+    if not is_program(jaxpr, CPU):
+        others["parts"] = True
     if keeps(jaxpr):
         return _with_kept(op, **others)
     short, more, needed = tangents(_with_turns(jaxpr), moving, moved)
@@ -310,7 +297,7 @@ def _with_kept(op: Differentiated, state: range | None = None, **others):
 
 
 def _along(
-    op: Differentiated, jaxpr, more, needed, outs, stored, state: range | None = None, layout: str = "step"
+    op: Differentiated, jaxpr, more, needed, outs, stored, state: range | None = None, layout: str = "step", **others
 ) -> list:
     """Tangents of the results `outs`, of a jaxpr of arrays, of the arguments it needs, of stored values, of directions.
 
@@ -320,7 +307,7 @@ def _along(
     args = [*more, *chosen(op.primals), *stored, *(op.directions[n] for n in op.moving)]
     wide = op.size is not None
     marks = (*[False] * len(more), *chosen(op.mapped), *[wide] * len(stored), *(op.mapped[n] for n in op.moving))
-    found = iter(batched_p.bind(*args, jaxpr=jaxpr, mapped=marks, size=op.size, layout=layout))
+    found = iter(batched_p.bind(*args, jaxpr=jaxpr, mapped=marks, size=op.size, layout=layout, **others))
     return [next(found) if m else no_tangent(x) for x, m in zip(outs, op.moved, strict=True)]
 
 
@@ -373,7 +360,7 @@ def _loop(eqn, values: list) -> list:
     return [*final, *ys]
 
 
-def _transpose(given, *args, jaxpr, mapped, size, state: range | None = None, layout: str = "step"):
+def _transpose(given, *args, jaxpr, mapped, size, state: range | None = None, layout: str = "step", **others):
     linear = [n for n, x in enumerate(args) if is_undefined_primal(x)]
     known = [n for n in range(len(args)) if n not in linear]
     wanted = [not isinstance(ct, Zero) for ct in given]
@@ -381,7 +368,7 @@ def _transpose(given, *args, jaxpr, mapped, size, state: range | None = None, la
     cts = [ct for ct, w in zip(given, wanted, strict=True) if w]
     marks = (*[False] * len(more), *(mapped[n] for n in known), *[size is not None] * len(cts))
     values = [*more, *(args[n] for n in known), *cts]
-    found = batched_p.bind(*values, jaxpr=backwards, mapped=marks, size=size, layout=layout)
+    found = batched_p.bind(*values, jaxpr=backwards, mapped=marks, size=size, layout=layout, **others)
     sums = {n: x if size is None or mapped[n] else x.sum(-1) for n, x in zip(linear, found, strict=True)}
     return [sums.get(n) for n in range(len(args))]
 

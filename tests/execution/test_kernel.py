@@ -210,7 +210,6 @@ def test_the_way_back_through_steps(monkeypatch, dtype, written_out):
 
     expected = jax.jit(jax.vmap(derivatives("float64")))(*states)
     jax.clear_caches()
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(loops, "WRITTEN_OUT", written_out)
     got = launched(derivatives(dtype), *jax.tree.map(lambda x: x.astype(dtype), states))
     close(got, expected, 4e3 * np.finfo(dtype).eps)

@@ -16,6 +16,7 @@ from lgjax.cli.bench import peers, roofline, timing
 from lgjax.dynamics.partials import forward_dynamics_partials, inverse_dynamics_partials
 from lgjax.execution.compiled import logger
 from lgjax.execution.cost import kernel_cost
+from lgjax.execution.lasting import default_platform
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.robots.robot import Robot
@@ -78,7 +79,7 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     names = _choices("function", args.functions, FUNCTIONS)
     dtypes = _choices("dtype", args.dtype, ("float32", "float64"))
-    gpu = jax.default_backend() == "gpu"
+    gpu = default_platform() == "gpu"
     batches = [positive_batch(b) for b in (args.batch or ("1,1024,65536" if gpu else "1,1024")).split(",")]
     if args.json:
         check_output(args.json)
@@ -155,7 +156,7 @@ def measure(model: Any, names: list[str], dtypes: list[str], batches: list[int],
                 logger.info("%s, %s, batch %d: compiling and timing", name, dtype, batch)
                 times, _ = timing.compiled(program, chosen, *state, repeats=args.repeats, block_seconds=args.block)
                 row = row_of(name, "lgjax", dtype, batch, count, times) | {"error": error}
-                yield row | (roofs_used(name, chosen, state, row) if jax.default_backend() == "gpu" else {})
+                yield row | (roofs_used(name, chosen, state, row) if default_platform() == "gpu" else {})
         whole = isinstance(exact, Robot) and bool(exact.loops or exact.forces or exact.actuators)
         if args.peers and not (whole and name.startswith("rollout")):  # which would move without these parts
             for batch in batches:

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 
+from lgjax.execution.lasting import default_platform
 from lgjax.saving.arrays import write_file
 
 PACKAGES = (
@@ -56,7 +57,7 @@ def steady(call: Callable[[], Any], repeats: int = 9, block_seconds: float = 0.2
     runs. On a CPU a block in which the process did not have its core to itself (less than 93 percent of the wall time)
     is taken again, up to three times as many; `disturbed` counts those that had to stay. A block is one call at least.
     """
-    waits = jax.default_backend() != "cpu"  # for its device, which is no disturbance
+    waits = default_platform() != "cpu"  # for its device, which is no disturbance
 
     def seconds(calls: int) -> tuple[float, float]:
         """Seconds of the clock on the wall, and of the processor."""
@@ -104,7 +105,7 @@ def compiled(function: Any, *args, repeats: int = 9, block_seconds: float = 0.2)
     if repeats:
         queue = lambda: program(*args)
         ready = lambda: jax.block_until_ready(program(*args))
-        times |= steady(ready if jax.default_backend() == "cpu" else queue, repeats, block_seconds)
+        times |= steady(ready if default_platform() == "cpu" else queue, repeats, block_seconds)
     return times, result
 
 

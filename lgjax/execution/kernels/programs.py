@@ -5,7 +5,7 @@ Read first: `../scalars/program.py`. Next: `translation.py`.
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,22 +22,35 @@ from lgjax.execution.unseen import without_unseen
 # `size_of` a program, of which larger ones have arrays in memory, and so have those with loops that end by what they
 # compute: what these carry would take a register each, and systems that are done keep them by a choice each.
 SCALARS = 150_000
-ENTRIES = 20_000  # of its arguments and results, each a load or a store
-HEAVIEST = 200_000  # products of a product of matrices: XLA has better ways for more
-MAX_SIZE = 3_000_000  # `size_of` a program, an estimate that may be ten times too large
-MAX_OPERATIONS = 130_000  # its operations; forward dynamics of a humanoid has 15,000, and compiles in 3 s
+MAX_OPERATIONS = 130_000  # on a CPU; forward dynamics of a humanoid has 15,000, and compiles in 3 s
 MOVED = HANDLED | RULES | set(MOVES)  # operations that become others, or only move numbers
 BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
 
 
+class Limits(NamedTuple):
+    """Of a kernel of a platform.
+
+    entries: of its arguments and results, each a load or a store. heaviest: products of a product of matrices: XLA has
+    better ways for more. size: `size_of` its program, an estimate that may be ten times too large.
+    """
+
+    entries: float
+    heaviest: float = 200_000
+    size: float = 3_000_000
+
+
+CPU = Limits(20_000)
+GPU = Limits(float("inf"))  # derivatives; what is no derivative has no limits there
+
+
 @lru_cache(maxsize=4)  # a large one takes tens of megabytes
 def program_of_jaxpr(jaxpr: Any) -> ScalarProgram:
-    """The program of a jaxpr; NotImplementedError if it has none, or one that takes long to compile."""
-    if entries_of(jaxpr) > ENTRIES:
+    """The program of a jaxpr for a CPU; NotImplementedError if it has none, or one that takes long to compile."""
+    if entries_of(jaxpr) > CPU.entries:
         raise NotImplementedError("so many numbers that go in or come out of a kernel")
-    if size_of(jaxpr) > MAX_SIZE:
+    if size_of(jaxpr) > CPU.size:
         raise NotImplementedError("so many operations in one kernel")
-    if heaviest(jaxpr) > HEAVIEST:
+    if heaviest(jaxpr) > CPU.heaviest:
         raise NotImplementedError("an operation on so many numbers in a kernel")
     jaxpr = without_unseen(jaxpr)
     program = ScalarProgram(jaxpr, memory=size_of(jaxpr) > SCALARS or repeats(jaxpr))
@@ -53,13 +66,13 @@ def entries_of(jaxpr: Any) -> int:
 
 
 @remembered
-def is_program(jaxpr: Any) -> bool:
+def is_program(jaxpr: Any, limits: Limits) -> bool:
     """Whether a jaxpr can be a kernel, as far as its operations and its arrays tell, which is cheaper than to try."""
     try:
         of_arrays(map(dtype_of, (*jaxpr.invars, *jaxpr.outvars)))
     except NotImplementedError:
         return False
-    small = entries_of(jaxpr) <= ENTRIES and size_of(jaxpr) <= MAX_SIZE and heaviest(jaxpr) <= HEAVIEST
+    small = entries_of(jaxpr) <= limits.entries and size_of(jaxpr) <= limits.size and heaviest(jaxpr) <= limits.heaviest
     return small and _writable(jaxpr)
 
 
