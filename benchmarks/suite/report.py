@@ -40,8 +40,7 @@ def summary(result: dict[str, Any]) -> str:
 PROGRAMS = ("lgjax", "SciPy", "diffrax", "MuJoCo")
 LONG = {  # of each problem the first run whose program and method begin so
     "RKMK 8": "lgjax, RKMK 8", "symplectic 2": "lgjax, symplectic 2", "variational": "lgjax, variational",
-    "generalized-alpha": "lgjax, generalized-alpha",
-    "diffrax": "diffrax, Dopri8", "MuJoCo": "MuJoCo, RK4", "Pinocchio": "Pinocchio, RK4",
+    "generalized-alpha": "lgjax, generalized-alpha", "diffrax": "diffrax, Dopri8, equal", "MuJoCo": "MuJoCo, RK4",
 }  # fmt: skip
 
 
