@@ -30,6 +30,7 @@ class Link(NamedTuple):
     com: Sequence[Any]
     mass: Any
     inertia: Sequence[Any]  # about the center of mass, along the body's axes
+    thrust: Sequence[Any] = (0, 0, 0)  # a force on the center of mass that turns with the body
 
 
 class Spring(NamedTuple):
@@ -89,7 +90,9 @@ class Tree:
                  springs: Sequence[Spring] = ()) -> None:  # fmt: skip
         make = lambda values: np.array([number(str(x)) for x in values])
         exact = lambda k, names: k._replace(**{name: make(getattr(k, name)) for name in names})
-        self.links = [exact(k, ("at", "axis", "com", "inertia"))._replace(mass=number(str(k.mass))) for k in links]
+        self.links = [
+            exact(k, ("at", "axis", "com", "inertia", "thrust"))._replace(mass=number(str(k.mass))) for k in links
+        ]
         hinges = {"hinge": 2, "ball": 0}
         none = make((0, 0, 0))
         self.joints = [
@@ -176,6 +179,7 @@ class Tree:
             jc = jv - np.stack([cross(c, jw[:, j]) for j in range(n)], axis=1)
             ac = a + cross(alpha, c) + cross(w, cross(w, c)) - self.gravity
             inertia = rotation @ (link.inertia[:, None] * rotation.T)
+            force = force + jc.T @ (rotation @ link.thrust)
             mass = mass + link.mass * (jc.T @ jc) + jw.T @ inertia @ jw
             force = force - link.mass * (jc.T @ ac) - jw.T @ (inertia @ alpha + cross(w, inertia @ w))
         for spring in self.springs:
@@ -227,7 +231,7 @@ class Tree:
             for k in range(3):
                 m[6 * i + k, 6 * i + k] = link.mass
             m[6 * i + 3 : 6 * i + 6, 6 * i + 3 : 6 * i + 6] = inertia
-            b[6 * i : 6 * i + 3] = link.mass * self.gravity
+            b[6 * i : 6 * i + 3] = link.mass * self.gravity + r[i] @ link.thrust
             b[6 * i + 3 : 6 * i + 6] = -cross(s[10:], inertia @ s[10:])
         row = 6 * n
         for joint in self.joints:

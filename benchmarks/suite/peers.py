@@ -116,8 +116,8 @@ def mujoco_sweeps(m: Mechanism, first: int, drive: str = "", solref: Callable | 
     return [Sweep("MuJoCo", kind, partial(prepare, kind), settings[kind], batched=True) for kind in kinds]
 
 
-def mjx_sweeps(m: Mechanism, first: int) -> list[Sweep]:
-    """MJX with RK4, where it is installed; one program for all steps."""
+def mjx_sweeps(m: Mechanism, first: int, drive: str = "") -> list[Sweep]:
+    """MJX with RK4, where it is installed; one program for all steps. drive as in `mujoco_sweeps`."""
     if importlib.util.find_spec("mujoco.mjx") is None:
         return []
 
@@ -128,7 +128,7 @@ def mjx_sweeps(m: Mechanism, first: int) -> list[Sweep]:
         import mujoco
         from mujoco import mjx
 
-        file = mujoco.MjModel.from_xml_string(m.xml)
+        file = mujoco.MjModel.from_xml_string(m.xml.replace("</mujoco>", f"{drive}</mujoco>"))
         file.opt.integrator = mujoco.mjtIntegrator.mjINT_RK4
         model = mjx.put_model(file)
         data = mjx.make_data(model).replace(qpos=jnp.asarray(m.qpos, float))
@@ -208,8 +208,8 @@ def drake_sweeps(m: Mechanism) -> list[Sweep]:
     return [Sweep("Drake", names[s], partial(prepare, s), TOLERANCES, steps=False) for s in names]
 
 
-def pinocchio_sweeps(m: Mechanism, first: int) -> list[Sweep]:
-    """Pinocchio's `aba` and `integrate`, called from Python: semi-implicit Euler and RK4."""
+def pinocchio_sweeps(m: Mechanism, first: int, torque: Any = None) -> list[Sweep]:
+    """Pinocchio's `aba` and `integrate`, called from Python: semi-implicit Euler and RK4. torque: constant (nv,)."""
     import tempfile
 
     import pinocchio as pin
@@ -221,20 +221,20 @@ def pinocchio_sweeps(m: Mechanism, first: int) -> list[Sweep]:
     model.gravity.linear = np.array(m.gravity)
     swap = [i for j in range(1, model.njoints) for i in _xyzw(model.joints[j])]
     q0, v0 = np.array(m.qpos, float)[swap], np.array(m.qvel, float)
-    none = np.zeros(model.nv)
+    force = np.zeros(model.nv) if torque is None else np.array(torque, float)
 
     def euler(data: Any, q: Any, v: Any, h: float) -> Any:
-        v = v + h * pin.aba(model, data, q, v, none)
+        v = v + h * pin.aba(model, data, q, v, force)
         return pin.integrate(model, q, h * v), v
 
     def rk4(data: Any, q: Any, v: Any, h: float) -> Any:
-        a1 = pin.aba(model, data, q, v, none).copy()
+        a1 = pin.aba(model, data, q, v, force).copy()
         v2 = v + h / 2 * a1
-        a2 = pin.aba(model, data, pin.integrate(model, q, h / 2 * v), v2, none).copy()
+        a2 = pin.aba(model, data, pin.integrate(model, q, h / 2 * v), v2, force).copy()
         v3 = v + h / 2 * a2
-        a3 = pin.aba(model, data, pin.integrate(model, q, h / 2 * v2), v3, none).copy()
+        a3 = pin.aba(model, data, pin.integrate(model, q, h / 2 * v2), v3, force).copy()
         v4 = v + h * a3
-        a4 = pin.aba(model, data, pin.integrate(model, q, h * v3), v4, none)
+        a4 = pin.aba(model, data, pin.integrate(model, q, h * v3), v4, force)
         return pin.integrate(model, q, h / 6 * (v + 2 * v2 + 2 * v3 + v4)), v + h / 6 * (a1 + 2 * a2 + 2 * a3 + a4)
 
     def prepare(step: Callable, calls: int, end: float, steps: int, batch: int | None) -> Any:
