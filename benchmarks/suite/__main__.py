@@ -13,7 +13,7 @@ from benchmarks import harness
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.suite", description=__doc__)
     parser.add_argument("--problems", help="names, separated by commas; all by default")
-    parser.add_argument("--programs", help="of these programs alone, such as lgjax,SciPy")
+    parser.add_argument("--programs", help="of these alone, such as 'lgjax RKMK,SciPy'")
     parser.add_argument("--quick", action="store_true", help="one short time per run, no batches: a minute a problem")
     parser.add_argument("--long", action="store_true", help="energy and momentum after a million steps, nothing else")
     parser.add_argument("--references", action="store_true", help="compute the references again (needs mpmath)")

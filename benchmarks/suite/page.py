@@ -21,7 +21,8 @@ def run(problem: Problem, reference: dict[str, Any], args: argparse.Namespace, f
     """All sweeps of a problem."""
     exact = np.array([float(x) for x in reference["state"]])
     started = time.perf_counter()
-    sweeps = [s for s in problem.sweeps() if not args.programs or s.program in args.programs.split(",")]
+    chosen = lambda program, method: f"{program} {method}".startswith(tuple((args.programs or "").split(",")))
+    sweeps = [s for s in problem.sweeps() if chosen(s.program, s.method)]
     file = folder / f"{problem.name}.json"
     known = json.loads(file.read_text()) if file.exists() else {}
     where = harness.environment()
@@ -41,9 +42,13 @@ def run(problem: Problem, reference: dict[str, Any], args: argparse.Namespace, f
             rows += mine
             print(f"{time.perf_counter() - started:4.0f} s {problem.name}: {sweep.name}: {summary(mine)}", flush=True)
         if args.programs:  # of these alone: keep the rows and versions of the others
-            again = {k: v for k, v in where["versions"].items() if k != "lgjax" or k in args.programs.split(",")}
-            where["versions"] = known.get("environment", where)["versions"] | again
-            rows += [row for row in known.get("rows", []) if row["program"] not in args.programs.split(",")]
+            old, ours = known.get("environment", where)["versions"], any(s.program == "lgjax" for s in sweeps)
+            again = {k: v for k, v in where["versions"].items() if k != "lgjax" or ours}
+            kept = [row for row in known.get("rows", []) if not chosen(row["program"], row["method"])]
+            for row in kept:
+                if row["program"] == "lgjax" and ours and old["lgjax"] != again["lgjax"]:
+                    row.setdefault("version", old["lgjax"])
+            where["versions"], rows = old | again, rows + kept
         known = known | {"command": command, "environment": where, "rows": rows}
     file.write_text(json.dumps(head | apart | known | head | apart, indent=1) + "\n")
     figures.draw(json.loads(file.read_text()), folder / f"{problem.name}.png")
