@@ -89,7 +89,7 @@ def quadrotor(end: float = 2.0) -> Problem:
 
     text = (
         "1.2 kg with a constant thrust of 15.7 N along its axis, and 0.4 kg on a rod of 0.8 m on a ball joint 0.05 m "
-        "below its center; it turns and the load swings"
+        "below its center"
     )
     return Problem("quadrotor", "Quadrotor with a load", text, end, m.positions, {}, references, sweeps)
 

@@ -92,8 +92,8 @@ def long_runs(results: list[dict[str, Any]]) -> list[str]:
             lines.append(f"| {result['title']} | {' | '.join(cells)} |")
     text = (
         "Relative changes of energy and momentum; all take the step with which RKMK 8 first errs by less than 1e-8, or "
-        "least. A dash: the method does not apply, or takes minutes. Not run: Andrews' torque speeds it up for ever, "
-        "thrust works on the quadrotor, the bounces of balls end."
+        "least. Without invariants: Andrews' mechanism, whose torque speeds it up, the quadrotor, the balls. Others "
+        "were not run yet."
     )
     return ["", "## After a million steps", "", text, "", *lines] if len(lines) > 2 else []
 
