@@ -50,11 +50,14 @@ def main(path: str = "22_hopper.png", steps: int = 24, iterations: int = 60, hop
     method = lgjax.contact.EventDriven(rtol=1e-7, atol=1e-9, max_parts=24)
     start = lgjax.configuration(model, joints=jnp.asarray([APEX, 0.0])), jnp.zeros(2)
 
+    def held(state, motor, parts):
+        """The motion during one step of the search, whose motor force () is held, in equal parts."""
+        law = lambda t, q, v: forces(q, motor)
+        return lgjax.rollout(model, *state, law, DT / parts, parts, method, contacts=contacts)
+
     def move(state, motor):
-        """A step of dt with a motor force that is held."""
-        law = lambda t, q, v: forces(q, motor[0])
-        path = lgjax.rollout(model, *state, law, DT, 1, method, None, contacts=contacts)
-        return jax.tree.map(lambda x: x[0], (path.q, path.v))
+        path = held(state, motor[0], 1)
+        return jax.tree.map(lambda x: x[-1], (path.q, path.v))
 
     plain = lgjax.control.ControlSystem.of_model(model, DT, method=method, contacts=contacts)
     system = replace(plain, step=move, controls=1)
@@ -71,24 +74,32 @@ def main(path: str = "22_hopper.png", steps: int = 24, iterations: int = 60, hop
     print(f"root mean square of the motor force {jnp.sqrt(jnp.mean(motor**2)):.1f} N, status {found.status[0]}")
 
     def repeated(motor):
-        """The gait and, for comparison, the motion without a motor."""
-        at = lambda t: motor[jnp.clip(jnp.floor(jnp.mod(t, period) / DT), 0, steps - 1).astype(int)]
-        law = lambda t, q, v: forces(q, at(t))
-        return lgjax.rollout(model, *start, law, DT / 4, 4 * steps * hops, method, contacts=contacts)
+        """The motion with the motor forces of `hops` periods. One rollout would have to find where they jump."""
 
-    draw(path, jax.jit(jax.vmap(repeated))(jnp.stack([motor, jnp.zeros_like(motor)])), motor, period, hops)
-    return {"miss": np.asarray(miss), "motor": np.asarray(motor)}
+        def step(state, force):
+            path = held(state, force, 4)
+            return jax.tree.map(lambda x: x[-1], (path.q, path.v)), path
+
+        paths = jax.lax.scan(step, start, jnp.tile(motor, hops))[1]
+        ts = DT / 4 * (1 + jnp.arange(4 * steps * hops))
+        joined = jax.tree.map(lambda x: x[:, 1:].reshape(len(ts), *x.shape[2:]), (paths.q, paths.contacts.force))
+        return ts, *joined, jnp.max(paths.status)
+
+    *motions, status = jax.jit(jax.vmap(repeated))(jnp.stack([motor, jnp.zeros_like(motor)]))
+    print(f"status of {hops} periods {status[0]}, of the motion without a motor {status[1]}")
+    draw(path, motions, motor, period, hops)
+    return {"miss": np.asarray(miss), "motor": np.asarray(motor), "status": np.asarray(status)}
 
 
 def draw(path, motions, motor, period, hops):
     made = plot.figure(10, 7)
     heights, forces_at_foot, effort = made.subplots(3, 1, sharex=True)
-    ts = motions.ts[0]
+    ts, q, force = motions
     for k, (name, style) in enumerate((("gait", "-"), ("no motor", ":"))):
-        trunk, extension = motions.q.joints[k].T
-        heights.plot(ts, trunk, "C0" + style, label=f"trunk, {name}")
-        heights.plot(ts, trunk - extension - LEG, "C1" + style, label=f"foot, {name}")
-        forces_at_foot.plot(ts, motions.contacts.force[k, :, 0, 0], "C2" + style, label=name)
+        trunk, extension = q.joints[k].T
+        heights.plot(ts[k], trunk, "C0" + style, label=f"trunk, {name}")
+        heights.plot(ts[k], trunk - extension - LEG, "C1" + style, label=f"foot, {name}")
+        forces_at_foot.plot(ts[k], force[k, :, 0, 0], "C2" + style, label=name)
     heights.set(ylabel="height (m)")
     heights.legend(ncol=2, fontsize="small")
     forces_at_foot.set(ylabel="mean force of the ground\nover a step (N)")

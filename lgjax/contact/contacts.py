@@ -25,7 +25,7 @@ from lgjax.shapes.contact import Plane, Shape
 Array = jax.Array
 Ground = Plane | HeightField
 LEAVES = ("friction", "restitution", "smoothing", "grounds", "corners", "solids", "segments", "couples")
-STATIC = ("names", "links", "corner_links", "solid_links", "limited", "dry", "nearest")
+STATIC = ("names", "links", "corner_links", "corner_counts", "solid_links", "limited", "dry", "nearest")
 
 
 @jax.tree_util.register_pytree_node_class
@@ -117,14 +117,14 @@ class Contacts:
         """The contacts of a mechanism that touches nothing."""
         found = object.__new__(cls)
         found.grounds, found.corners, found.solids, found.segments, found.couples = (), None, (), None, ()
-        found.names, found.links, found.corner_links, found.solid_links = (), (), (), ()
+        found.names, found.links, found.corner_links, found.corner_counts, found.solid_links = (), (), (), (), ()
         found.limited, found.dry, found.nearest = (), (), None
         found.friction, found.smoothing = jnp.zeros(0, model.dtype), jnp.zeros((), model.dtype)
         found.restitution = None
         return found
 
-    # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`.  solids: shapes
-    # without corners, their links in `solid_links`.  segments: two Corners with axes (pairs, 2) and (pairs, 1).
+    # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`, how many each shape has
+    # in `corner_counts`.  solids: shapes without corners, their links in `solid_links`.  segments: two Corners with axes (pairs, 2) and (pairs, 1).
     # couples: pairs of other shapes. links: for each candidate the link that touches and the other one, None for the
     # ground.
     corners: Corners | None
@@ -133,6 +133,7 @@ class Contacts:
     couples: tuple[Couples, ...]
     # limited, dry: bodies behind the joints whose limits and dry friction are part of the problem.
     corner_links: tuple[str, ...]
+    corner_counts: tuple[int, ...]
     solid_links: tuple[str, ...]
     limited: tuple[int, ...]
     dry: tuple[int, ...]
@@ -378,5 +379,6 @@ def _candidates(grounds: tuple, fixed: list[_Fixed], dtype, into: Contacts):
             names.append(f"{link}{number}" + (f" on ground {k}" if len(grounds) > 1 else ""))
             links.append((link, None))
     into.corners = jax.tree.map(lambda *x: jnp.concatenate(x).astype(dtype), *corners) if corners else None
+    into.corner_counts = tuple(len(one.radii) for one in corners)
     into.solids, into.corner_links, into.solid_links = tuple(solids), tuple(corner_links), tuple(solid_links)
     return tuple(names), tuple(links), usual * len(grounds)

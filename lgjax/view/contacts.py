@@ -1,25 +1,19 @@
-"""Contacts of a tree, drawn: the ground, the round parts that touch it, forces as arrows, and patches of pairs."""
+"""Contacts of a tree, drawn: the ground, forces as arrows, and patches of pairs; `solids.py` has the shapes."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from lgjax.contact import HeightField, contact_points
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.geometry.candidates import Patch
-from lgjax.dynamics.jacobians import carrier
-from lgjax.groups import se3
 from lgjax.multibody.model import Model
-from lgjax.shapes.convex import faces_of
-from lgjax.view import geometry
 from lgjax.view.bouncing import slabs
 from lgjax.view.geometry import Mesh
 from lgjax.view.motion import Motion, over_states
-from lgjax.view.scene import DARK, STEEL, Part
+from lgjax.view.scene import STEEL, Part
 
 CELLS = 150  # of a height field along each axis; finer ones are thinned out
-HULL_OPACITY = 0.35
 NORMAL = 0.1  # length of a normal of a pair, in widths of the robot
 LONGEST = 2.0  # of an arrow, in widths of the robot; the robot's weight is one width
 
@@ -29,52 +23,6 @@ def checked_contacts(contacts: Any) -> Contacts:
     if not isinstance(contacts, Contacts):
         raise TypeError(f"contacts must be Contacts, got a {type(contacts).__name__}")
     return contacts
-
-
-class Ball(NamedTuple):
-    """A round part that can touch: a sphere, an end of a capsule, a rounded corner. center: (3,), joint frame.
-
-    hull: of a polyhedron in this ball, in the joint frame, without its rounding.
-    """
-
-    body: int
-    center: np.ndarray
-    radius: float
-    hull: Mesh | None = None
-
-
-def balls_of(model: Model, contacts: Contacts) -> list[Ball]:
-    """The round parts of the links, and the polyhedra with many corners."""
-    found = []
-    corners = ((), ()) if contacts.corners is None else (np.asarray(x, float) for x in contacts.corners)
-    for link, center, radius in zip(contacts.corner_links, *corners, strict=True):
-        if radius > 0:
-            body, offset = carrier(model, link)
-            turn, shift = (np.asarray(x, float) for x in offset)
-            found.append(Ball(body, turn @ center + shift, float(radius)))
-    for link, solid in zip(contacts.solid_links, contacts.solids, strict=True):
-        if isinstance(solid, Patch):
-            body, offset = carrier(model, link)
-            turn, shift = (np.asarray(x, float) for x in offset)
-            vertices = np.asarray(solid.vertices, float) @ turn.T + shift
-            center = vertices.mean(0)
-            reach = float(np.linalg.norm(vertices - center, axis=1).max() + solid.radius)
-            found.append(Ball(body, center, reach, Mesh(vertices, faces_of(vertices))))
-    return found
-
-
-def ball_parts(model: Model, balls: list[Ball]) -> list[Part]:
-    """Round parts as they are drawn; hulls let the body in them be seen."""
-    turns, shifts = (np.asarray(x, float) for x in se3.inverse(model.links))
-    found = []
-    for ball in balls:
-        turn, shift = turns[ball.body], shifts[ball.body]
-        if ball.hull is None:
-            at = turn @ ball.center + shift
-            found.append(Part(ball.body, geometry.ellipsoid(ball.radius).moved(np.eye(3), at), DARK))
-        else:
-            found.append(Part(ball.body, ball.hull.moved(turn, shift), DARK, HULL_OPACITY))
-    return found
 
 
 def grounds(contacts: Contacts, position: np.ndarray) -> tuple[tuple[Part, ...], float | None]:

@@ -119,7 +119,8 @@ def of_shape(shape: Shape) -> Mesh:
 def inertia_solid(mass: float, com: np.ndarray, rotational: np.ndarray) -> Mesh | None:
     """The uniform solid with a body's mass, center of mass (3,) and inertia (3, 3) about its frame's origin.
 
-    A cylinder where two principal moments are equal, to a hundredth, else a box. None for a massless body and for one
+    A cylinder where two principal moments are equal, to a hundredth, else a box; a cube along the frame's axes where
+    all three are. None for a massless body and for one
     without any extent. Edges are at least a fiftieth of the longest one.
     """
     if not mass > 0:
@@ -131,7 +132,9 @@ def inertia_solid(mass: float, com: np.ndarray, rotational: np.ndarray) -> Mesh 
         return None
     axes = axes * np.sign(np.linalg.det(axes))
     low, middle, high = moments
-    if min(middle - low, high - middle) < 0.01 * high:
+    if high - low < 0.01 * high:  # any axes are principal ones
+        axes = np.eye(3)
+    elif min(middle - low, high - middle) < 0.01 * high:
         axis = 0 if high - middle < middle - low else 2
         own, across = moments[axis], (middle + moments[2 - axis]) / 2
         # I_own = m r²/2 and I_across = m (r²/4 + h²/3), h half the length.

@@ -3,6 +3,7 @@
 Read first: `of_model`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,18 @@ from lgjax.multibody.model import Model
 from lgjax.view import geometry
 from lgjax.view.geometry import Mesh
 from lgjax.view.scene import ACCENT, DARK, STEEL, Part
+from lgjax.view.solids import Solid
 
 LIMBS = ((0.34, 0.55, 0.72), (0.85, 0.62, 0.27), (0.33, 0.64, 0.5), (0.77, 0.5, 0.62), (0.56, 0.56, 0.72))
 TURNING = ("revolute", "continuous", "helical", "cylindrical")
 
 
-def of_model(model: Model, balls: Any = ()) -> list[Part]:
+def of_model(model: Model, shapes: Sequence[Solid] = ()) -> list[Part]:
     """Parts for the bodies of a tree, in their body frames.
 
-    balls: (body, center (3,), radius) in joint frames, of what touches. Solids of these bodies are made smaller until
-    they reach no farther from the center of mass than the balls or the joint, so that a leg ends where its foot is.
+    shapes: of the bodies. One that holds the center of mass stands for the whole body. The inertias of other bodies are
+    made smaller until they reach no farther from the center of mass than the shapes or the joint, so that a leg ends
+    where its foot is.
     """
     tree = model.tree
     to_body = se3.inverse(model.links)
@@ -40,14 +43,17 @@ def of_model(model: Model, balls: Any = ()) -> list[Part]:
     inertias = model.inertias
     mass, com, about = (np.asarray(x, float) for x in (inertias.mass, inertias.com, inertias.rotational))
     solids = [geometry.inertia_solid(m, c, j) for m, c, j in zip(mass, com, about, strict=True)]
-    solids = [
-        solid and _within(solid, com[i], [ball for ball in balls if ball.body == i]) for i, solid in enumerate(solids)
-    ]
+    own = [[shape for shape in shapes if shape.body == i] for i in range(tree.nbodies)]
+    solids = [solid and _within(solid, com[i], own[i]) for i, solid in enumerate(solids)]
     thick = _thickness([end for points in ends for end in points], solids)
     parts = []
     for body in range(tree.nbodies):
         place = lambda mesh, body=body: mesh.moved(rotation[body], shift[body])
-        if (found := solids[body]) is not None:
+        whole = any(shape.holds(com[body]) for shape in own[body])
+        if own[body]:
+            shown = geometry.merged([shape.mesh for shape in own[body]])
+            parts.append(Part(body, place(shown), _color(model, body) if whole else DARK))
+        if not whole and (found := solids[body]) is not None:
             parts.append(Part(body, place(found), _color(model, body)))
         rods = [geometry.rod(np.zeros(3), end, thick) for end in ends[body] if np.linalg.norm(end) > 2 * thick]
         if tree.kinds[body].coordinates != "free_poses":
@@ -58,11 +64,12 @@ def of_model(model: Model, balls: Any = ()) -> list[Part]:
     return parts
 
 
-def _within(solid: Mesh, com: np.ndarray, balls: list[Any]) -> Mesh:
-    """The solid, not larger than what touches."""
-    if not balls:
+def _within(solid: Mesh, com: np.ndarray, shapes: list[Solid]) -> Mesh:
+    """The solid, not larger than the shapes of its body."""
+    if not shapes:
         return solid
-    far = max(float(np.linalg.norm(com)), *(float(np.linalg.norm(ball.center - com)) + ball.radius for ball in balls))
+    ends = np.concatenate([shape.mesh.vertices for shape in shapes])
+    far = max(float(np.linalg.norm(com)), float(np.linalg.norm(ends - com, axis=1).max()))
     reach = float(np.linalg.norm(solid.vertices - com, axis=1).max())
     return solid._replace(vertices=com + min(1.0, far / reach) * (solid.vertices - com))
 

@@ -25,7 +25,7 @@ from lgjax.systems.closed_loops import LoopProblem
 from lgjax.systems.maximal_problem import MaximalProblem
 from lgjax.systems.problem import Problem
 from lgjax.view import contacts as touching
-from lgjax.view import geometry, skeleton
+from lgjax.view import geometry, skeleton, solids
 from lgjax.view.bouncing import bouncing_scene
 from lgjax.view.motion import Motion, as_motion, good_systems, leading_axes, over_states
 from lgjax.view.scene import ACCENT, DARK, FORCE, TORQUE, Chart, Part, Scene
@@ -112,11 +112,10 @@ def tree_scene(
     closures = () if loops is None else as_loops(model, loops)
     i = highlight % m.systems
     arrows = _arrows(model, m, wrenches, poses, i)
-    balls = [] if contacts is None else touching.balls_of(model, touching.checked_contacts(contacts))
-    parts, scenery, ground = [*visual_parts(model, visuals, balls), *skeleton.of_loops(model, closures)], (), None
-    lines = None
+    shapes = None if contacts is None else solids.of_contacts(model, touching.checked_contacts(contacts))
+    parts = [*visual_parts(model, visuals, shapes), *skeleton.of_loops(model, closures)]
+    scenery, ground, lines = (), None, None
     if contacts is not None:
-        parts += touching.ball_parts(model, balls)
         scenery, ground = touching.grounds(contacts, poses.translation)
         if m.forces is not None:
             forces = touching.force_arrows(model, contacts, m, i, _width(poses, i))

@@ -5,22 +5,25 @@ Read first: `visual_parts`.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lgjax.groups import se3
 from lgjax.multibody.importers.meshes import resolve, unit_of
 from lgjax.multibody.importers.source import require
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
-from lgjax.view import geometry, skeleton
+from lgjax.view import geometry, skeleton, solids
 from lgjax.view.geometry import Mesh
-from lgjax.view.scene import STEEL, Part
+from lgjax.view.scene import DARK, STEEL, Part
+from lgjax.view.solids import Solid
 
 FACES = 30_000  # of a whole robot; finer meshes are made coarser
 FEW = 1_000  # that any single mesh may have
+SEEN_THROUGH = 0.35  # opacity of what touches, over visual geometry
 
 
 class Visual(NamedTuple):
@@ -31,26 +34,28 @@ class Visual(NamedTuple):
     color: tuple[float, ...]
 
 
-def visual_parts(model: Model, visuals: Any = None, balls: Any = ()) -> list[Part]:
+def visual_parts(model: Model, visuals: Any = None, shapes: Sequence[Solid] | None = None) -> list[Part]:
     """Parts for the bodies of a model: those of the file it was loaded from, or of the file `visuals`.
 
-    balls: what touches, beyond which no inertia is drawn. visuals=False shows inertias and joints instead, as for a
-    model that came from no file. Raises ValueError for a file that cannot be read, if it was named.
+    shapes: what touches, seen through on bodies with visual geometry. None: without visual geometry, the shapes that
+    came with the model. visuals=False shows shapes, inertias and joints instead, as for a model that came from no file.
+    Raises ValueError for a file that cannot be read, if it was named.
     """
+    plain = lambda: skeleton.of_model(model, solids.of_model(model) if shapes is None else shapes)
     if isinstance(visuals, bool | np.bool_):
         visuals = None if visuals else False
     elif visuals is not None:
         visuals = checks.path("visuals", visuals)
     source = model.tree.source if visuals is None else visuals
     if source is None or source is False:
-        return skeleton.of_model(model, balls)
+        return plain()
     try:
         found = _read(Path(source))
     except (OSError, ValueError, ImportError) as error:
         if visuals is not None:
             raise
         warnings.warn(f"no visual geometry from {source}: {error}", stacklevel=5)
-        return skeleton.of_model(model, balls)
+        return plain()
     frames, parts = _frames(model), []
     fine = sum(len(visual.mesh.faces) for visual in found)
     for visual in found:
@@ -60,7 +65,11 @@ def visual_parts(model: Model, visuals: Any = None, balls: Any = ()) -> list[Par
             parts.append(Part(body, geometry.coarser(visual.mesh, limit).moved(rotation, shift), visual.color))
     covered = {part.body for part in parts}
     if not covered - {-1}:
-        return skeleton.of_model(model, balls)
+        return plain()
+    turns, shifts = (np.asarray(x, float) for x in se3.inverse(model.links))
+    for body, mesh in shapes or ():
+        opacity = SEEN_THROUGH if body in covered else None
+        parts.append(Part(body, mesh.moved(turns[body], shifts[body]), DARK, opacity))
     return merged_parts(parts)
 
 

@@ -11,9 +11,9 @@ from scipy.spatial.transform import Rotation
 
 import lgjax
 from lgjax import shapes
-from lgjax.view import geometry
-from lgjax.view.contacts import ball_parts, balls_of
+from lgjax.view import geometry, solids
 from lgjax.view.geometry import Mesh
+from lgjax.view.scene import STEEL
 from lgjax.view.visuals import load_meshes, visual_parts
 
 BALL = 4 / 3 * np.pi
@@ -74,6 +74,8 @@ def test_the_solid_of_an_inertia_has_that_inertia():
         reach = np.abs(solid.vertices @ turn[:, 0]).max()
         assert reach == pytest.approx(half)
         assert np.linalg.norm(solid.vertices, axis=1).max() == pytest.approx(np.hypot(radius, half))
+    cube = geometry.inertia_solid(mass, com, 0.04 * np.eye(3) + mass * (com @ com * np.eye(3) - np.outer(com, com)))
+    np.testing.assert_allclose(np.ptp(cube.vertices, axis=0), np.sqrt(6 * 0.04 / mass), rtol=1e-9)
     assert geometry.inertia_solid(0.0, com, about) is None
 
 
@@ -141,19 +143,73 @@ def test_urdf_geometry_is_where_pinocchio_puts_it(floating, tmp_path):
     assert (1.0, 0.5, 0.5) in colors
 
 
-def test_a_hull_that_touches_is_drawn_where_its_corners_touch():
-    points = np.random.default_rng(0).normal(size=(200, 3)) * [0.1, 0.2, 0.3]
+POINTS = np.random.default_rng(0).normal(size=(200, 3)) * [0.1, 0.2, 0.3]
+TETRA = np.array([[0.0, 0, 0], [0.3, 0, 0], [0, 0.3, 0], [0, 0, 0.3]])
+SHAPES = {  # with volume, and how far the mesh may be from it and from the surface
+    "ball": (shapes.sphere(0.2), BALL * 0.008, 0.05),
+    "capsule": (shapes.capsule(0.1, 0.2), np.pi * 0.01 * 0.4 + BALL * 0.001, 0.05),
+    "box": (shapes.box(np.array([0.1, 0.2, 0.3])), 0.048, 1e-6),
+    "rounded box": (
+        shapes.rounded(shapes.box(np.array([0.1, 0.2, 0.3])), 0.02),
+        0.048 + 8 * 0.02 * 0.11 + np.pi * 0.02**2 * 1.2 + BALL * 0.02**3,
+        0.03,
+    ),
+    "cylinder": (shapes.cylinder(0.1, 0.2), np.pi * 0.01 * 0.4, 0.05),
+    "ellipsoid": (shapes.ellipsoid(np.array([0.1, 0.2, 0.3])), BALL * 0.006, 0.05),
+    "polyhedron": (shapes.polyhedron(TETRA), 0.027 / 6, 1e-6),
+    "many corners": (shapes.polyhedron(POINTS), ConvexHull(POINTS).volume, 1e-6),
+    "two": ([shapes.box(0.1), shapes.box(0.1, center=np.array([0.0, 0.5, 0.0]))], 0.016, 1e-6),
+}
+FLOOR = shapes.Plane((0.0, 0.0, 1.0))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_touches_is_drawn_as_what_it_is_and_where_it_touches(name):
+    shape, expected, tolerance = SHAPES[name]
     model = lgjax.models.quadruped()
     q = lgjax.random_configuration(jax.random.key(6), model)
-    floor = lgjax.shapes.Plane((0.0, 0.0, 1.0))
-    contacts = lgjax.Contacts(model, floor, {"RR_calf": lgjax.shapes.polyhedron(points)})
-    (part,) = ball_parts(model, balls_of(model, contacts))
+    contacts = lgjax.Contacts(model, FLOOR, {"RR_foot": shape})
+    parts, body = visual_parts(model, None, solids.of_contacts(model, contacts)), model.body_names.index("RR_calf")
+    (part,) = [p for p in parts if p.body == body and volume(p.mesh) == pytest.approx(expected, rel=tolerance)]
     assert is_closed(part.mesh)
-    assert volume(part.mesh) == pytest.approx(ConvexHull(points).volume, rel=1e-9)
     (found,) = in_world(model, [part], q)
-    assert found[:, 2].min() == pytest.approx(
-        float(lgjax.contact.contact_points(model, contacts, q).gap.min()), abs=1e-9
-    )
+    lowest = float(lgjax.contact.contact_points(model, contacts, q).gap.min())
+    assert found[:, 2].min() == pytest.approx(lowest, abs=max(1e-6, 0.2 * tolerance))
+
+
+def cubes(shapes_of):
+    """Two cubes of 1 kg and half edges of 0.1 m, free, with contacts: {name of the cube: shape}."""
+    free = lambda n: lgjax.Body(n, None, lgjax.Joint(f"{n}_free", "free"), mass=1.0, inertia=np.eye(3) / 150)
+    model = lgjax.build([free("a"), free("b")])
+    return model, lgjax.Contacts(model, FLOOR, shapes_of)
+
+
+def test_a_shape_around_the_center_of_mass_is_the_whole_body():
+    """The other body, which touches with a small ball, shows its inertia as well, no farther than the ball."""
+    model, contacts = cubes({"a": shapes.box(0.1), "b": shapes.sphere(0.02, (0.0, 0.0, -0.1))})
+    parts = visual_parts(model, None, solids.of_contacts(model, contacts))
+    sizes = {(part.body, round(volume(part.mesh), 4)) for part in parts}
+    inertia = 0.008 * (0.12 / (0.1 * 3**0.5)) ** 3
+    assert sizes == {(0, 0.008), (1, round(volume(geometry.ellipsoid(0.02)), 4)), (1, round(inertia, 4))}
+    assert {part.color for part in parts if part.body == 0} == {STEEL}
+
+
+def test_a_model_without_visuals_shows_the_geometry_that_came_with_it():
+    model = lgjax.models.quadruped()
+    trunk = [part.mesh for part in visual_parts(model) if part.body == 0]
+    assert min(abs(volume(mesh) - 8 * 0.19 * 0.055 * 0.055) for mesh in trunk) < 1e-9
+
+
+def test_what_touches_is_seen_through_over_visual_geometry(tmp_path):
+    path = tmp_path / "toy.urdf"
+    path.write_text(URDF)
+    with pytest.warns(UserWarning, match="no visual geometry for hand"):
+        model = lgjax.load_urdf(path)
+        contacts = lgjax.Contacts(model, FLOOR, {"arm": shapes.box(0.2)})
+        parts = visual_parts(model, None, solids.of_contacts(model, contacts))
+    (box,) = [part for part in parts if part.opacity is not None]
+    assert box.body == model.body_names.index("arm")
+    assert volume(box.mesh) == pytest.approx(0.064)
 
 
 def test_visual_meshes_have_the_unit_of_their_file(tmp_path):
