@@ -9,6 +9,7 @@ python examples/18_falling_cat.py [--guesses 8] [--out falling_cat.png]
 """
 
 import argparse
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -104,7 +105,8 @@ def misses(model, states):
 
 
 def replay(model, controls):
-    """The full motion under gravity, joints accelerating as found: base heights, upright error (deg), momentum."""
+    """The full motion under gravity, joints accelerating as found: configurations, and angular momenta about the
+    center of mass."""
     q = lgjax.neutral(model)._replace(joints=jnp.asarray(STANCE))
     q = q._replace(free_poses=lgjax.Pose(jnp.asarray(np.diag([1.0, -1.0, -1.0]))[None], q.free_poses.translation))
     driven = tuple(range(6, model.nv))
@@ -120,7 +122,7 @@ def replay(model, controls):
         state = jax.tree.map(lambda x: x[0], path.ys)
         about = lgjax.center_of_mass(model, state[0])
         moment = lgjax.momentum(model, *state)
-        return state, (state[0].free_poses.rotation[0], moment[:3] - jnp.cross(about, moment[3:]))
+        return state, (state[0], moment[:3] - jnp.cross(about, moment[3:]))
 
     return jax.jit(lambda: jax.lax.scan(step, (q, jnp.zeros(model.nv)), jnp.asarray(controls)))()[1]
 
@@ -141,12 +143,16 @@ def main(out: str | None = None, guesses: int = 8, steps: int = STEPS, iteration
     print(f"{np.sum(good)} of {guesses} guesses land upright, in {found.seconds:.0f} s")
     for name, values in {"cost": found.cost, **miss, "iterations": found.iterations, "status": found.status}.items():
         print(f"{name:>10}", *(f"{x:9.2e}" if values.dtype.kind == "f" else f"{x:9d}" for x in values))
-    attitude, moment = replay(model, found.controls[found.best])
-    error = np.rad2deg(np.linalg.norm(lgjax.so3.log(attitude[-1])))
+    q, moment = replay(model, found.controls[found.best])
+    error = np.rad2deg(np.linalg.norm(lgjax.so3.log(q.free_poses.rotation[-1, 0])))
     largest = np.max(np.abs(moment))
     print(f"replayed by the full dynamics: {error:.2f} deg from upright, angular momentum below {largest:.1e} kg m²/s")
     if out:
         draw(out, model, found)
+        lgjax.view.picture(
+            model, (DT * np.arange(1, steps + 1), q), pathlib.Path(out).with_suffix(".gif"), camera=(1, -1.2, 0.4),
+            size=(320, 280), follow=True, trail=False, ground=None, speed=0.5,
+        )  # fmt: skip
     return {"good": good, "cost": found.cost, "replayed": error, "momentum": largest, **miss}
 
 

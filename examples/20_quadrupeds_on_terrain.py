@@ -1,5 +1,6 @@
 """Quadrupeds are dropped on random terrain under a joint controller; who falls over is counted and drawn."""
 
+import pathlib
 import sys
 
 import jax
@@ -60,6 +61,11 @@ def main(
         axis.set(title=label, xlabel="t (s)")
         axis.legend(fontsize=8, loc="center right")
     plot.save(figure, path)
+    shown = int(np.argmax(~fallen))
+    lgjax.view.picture(
+        model, (result.ts, jax.tree.map(lambda x: x[shown], result.q)), pathlib.Path(path).with_suffix(".gif"),
+        contacts=ground(result.parameters[shown]), size=(360, 240), fps=20, speed=0.5, trail=False,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

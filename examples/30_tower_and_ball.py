@@ -3,6 +3,7 @@
 python examples/30_tower_and_ball.py [tower.png] [tower.html]; the page is a moving picture of the fastest ball.
 """
 
+import pathlib
 import sys
 
 import jax
@@ -62,8 +63,13 @@ def main(
     right.set(xlabel="t (s)", ylabel="energy above the last one (J)")
     left.legend(title="speed of the ball")
     plot.save(figure, path)
+    fastest = jax.tree.map(lambda x: x[-1], result)
+    lgjax.view.picture(
+        model, fastest, pathlib.Path(path).with_suffix(".gif"), contacts=contacts, camera=(0.4, -1, 0.3),
+        size=(360, 240), speed=0.5, trail=False,
+    )  # fmt: skip
     if page is not None:
-        lgjax.view.html(model, jax.tree.map(lambda x: x[-1], result), page, speed=0.25, contacts=contacts)
+        lgjax.view.html(model, fastest, page, speed=0.25, contacts=contacts)
 
 
 if __name__ == "__main__":

@@ -83,12 +83,13 @@ def _thickness(ends: list[np.ndarray], solids: list[Mesh | None]) -> float:
 
 
 def _color(model: Model, body: int) -> tuple[float, ...]:
-    """Steel for the bodies next to the world, and for each limb beyond them its own color."""
-    path = model.tree.ancestors[body]
-    if len(path) == 1:
+    """Steel for a body next to the world, unless it is one of several single ones; for each limb its own color."""
+    path, parents = model.tree.ancestors[body], model.tree.parents
+    if len(path) == 1 and (parents.count(-1) == 1 or body in parents):
         return STEEL
-    limbs = [i for i, parent in enumerate(model.tree.parents) if parent == path[0]]
-    return LIMBS[limbs.index(path[1]) % len(LIMBS)]
+    top = path[min(1, len(path) - 1)]
+    limbs = [i for i, parent in enumerate(parents) if parent == parents[top]]
+    return LIMBS[limbs.index(top) % len(LIMBS)]
 
 
 def of_loops(model: Model, loops: Any) -> list[Part]:

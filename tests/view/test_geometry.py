@@ -13,7 +13,7 @@ import lgjax
 from lgjax import shapes
 from lgjax.view import geometry, solids
 from lgjax.view.geometry import Mesh
-from lgjax.view.scene import STEEL
+from lgjax.view.skeleton import LIMBS
 from lgjax.view.visuals import load_meshes, visual_parts
 
 BALL = 4 / 3 * np.pi
@@ -191,7 +191,7 @@ def test_a_shape_around_the_center_of_mass_is_the_whole_body():
     sizes = {(part.body, round(volume(part.mesh), 4)) for part in parts}
     inertia = 0.008 * (0.12 / (0.1 * 3**0.5)) ** 3
     assert sizes == {(0, 0.008), (1, round(volume(geometry.ellipsoid(0.02)), 4)), (1, round(inertia, 4))}
-    assert {part.color for part in parts if part.body == 0} == {STEEL}
+    assert {part.color for part in parts if part.body == 0} == {LIMBS[0]}
 
 
 def test_a_model_without_visuals_shows_the_geometry_that_came_with_it():
