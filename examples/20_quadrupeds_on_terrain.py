@@ -61,10 +61,11 @@ def main(
         axis.set(title=label, xlabel="t (s)")
         axis.legend(fontsize=8, loc="center right")
     plot.save(figure, path)
-    shown = int(np.argmax(~fallen))
+    saved, shown = len(result.ts) // 2 + 1, int(np.argmin(np.min(cosine, 1) + 2.0 * fallen))  # tilts most, and stays
+    motion = result.ts[:saved], jax.tree.map(lambda x: x[shown, :saved], result.q)
     lgjax.view.picture(
-        model, (result.ts, jax.tree.map(lambda x: x[shown], result.q)), pathlib.Path(path).with_suffix(".gif"),
-        contacts=ground(result.parameters[shown]), size=(360, 240), fps=20, speed=0.5, trail=False,
+        model, motion, pathlib.Path(path).with_suffix(".gif"), contacts=ground(result.parameters[shown]),
+        size=(320, 220), fps=20, speed=0.5, trail=False,
     )  # fmt: skip
 
 

@@ -45,7 +45,9 @@ class EventDriven:
     """Rigid contacts with every event at its own time, for `rollout`, `ensemble` and `ControlSystem.of_model`.
 
     It suits few contacts, high accuracy and derivatives through impacts; see `TimeStepping` for many contacts. The
-    controller is evaluated at every stage of the method. There are first derivatives; a second one raises TypeError.
+    controller is evaluated at every stage of the method. Where it jumps in time, as a control that is held for a while,
+    a step takes many parts or stops early: give each rollout one value, from jump to jump. There are first derivatives;
+    a second one raises TypeError.
 
     On a `HeightField` a contact that stays closed has jumps of its acceleration, or of its velocity, at the edges of
     cells where the slope changes. They are no events: a step that meets one may need more than max_parts and stop

@@ -54,10 +54,10 @@ def show(
 
     Further options are loops= of the mechanism; wrenches=, a function (t, q, v) -> (nbodies, 6) or an array (nbodies,
     6) or (times, nbodies, 6), body frame, drawn as arrows, forces orange and torques pink, the longest as long as the
-    robot is wide; contacts=, the `Contacts` of a motion, whose grounds are drawn, and the forces that `rollout`
-    recorded as arrows, the robot's weight as long as the robot is wide, with the outlines of the patches in which pairs
-    touch and their normals; visuals=, the URDF or MJCF whose meshes are shown, by default the file that the model was
-    loaded from, False for boxes with the bodies' inertias; planes= of bouncing bodies, whose impulses are drawn as
+    robot is wide; contacts=, the `Contacts` of a motion, whose grounds and shapes are drawn, and the forces that
+    `rollout` recorded as arrows, the robot's weight as long as the robot is wide, with the outlines of the patches in
+    which pairs touch and their normals; visuals=, the URDF or MJCF whose meshes are shown, by default the file that the
+    model was loaded from, False for shapes that touch and solids with the bodies' inertias; planes= of bouncing bodies, whose impulses are drawn as
     arrows; frames= (200) and systems= (1000), the largest numbers of each that are drawn.
 
     In a notebook on this machine, the returned viewer displays itself; see `inline` for others. Nothing is loaded from

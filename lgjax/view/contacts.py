@@ -11,8 +11,9 @@ from lgjax.multibody.model import Model
 from lgjax.view.bouncing import slabs
 from lgjax.view.geometry import Mesh
 from lgjax.view.motion import Motion, over_states
-from lgjax.view.scene import STEEL, Part
+from lgjax.view.scene import Part
 
+EARTH = (0.8, 0.76, 0.68)
 CELLS = 150  # of a height field along each axis; finer ones are thinned out
 NORMAL = 0.1  # length of a normal of a pair, in widths of the robot
 LONGEST = 2.0  # of an arrow, in widths of the robot; the robot's weight is one width
@@ -33,7 +34,7 @@ def grounds(contacts: Contacts, position: np.ndarray) -> tuple[tuple[Part, ...],
     scenery, heights = [], []
     for ground in contacts.grounds:
         if isinstance(ground, HeightField):
-            scenery.append(Part(-1, surface(ground), STEEL))
+            scenery.append(Part(-1, surface(ground), EARTH))
             continue
         normal, offset = np.asarray(ground.normal, float), float(ground.offset)
         if normal[2] > 1 - 1e-9:

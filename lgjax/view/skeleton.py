@@ -1,4 +1,4 @@
-"""Shapes for mechanisms that bring none: solids with the bodies' inertias, rods between joints, marks on joints.
+"""Mechanisms without visual geometry: shapes that touch, solids of inertias, rods between joints, marks on joints.
 
 Read first: `of_model`.
 """
@@ -26,8 +26,8 @@ def of_model(model: Model, shapes: Sequence[Solid] = ()) -> list[Part]:
     """Parts for the bodies of a tree, in their body frames.
 
     shapes: of the bodies. One that holds the center of mass stands for the whole body. The inertias of other bodies are
-    made smaller until they reach no farther from the center of mass than the shapes or the joint, so that a leg ends
-    where its foot is.
+    made smaller until they reach no farther from the center of mass than the shapes, so that a leg ends where its foot
+    is.
     """
     tree = model.tree
     to_body = se3.inverse(model.links)
@@ -69,7 +69,7 @@ def _within(solid: Mesh, com: np.ndarray, shapes: list[Solid]) -> Mesh:
     if not shapes:
         return solid
     ends = np.concatenate([shape.mesh.vertices for shape in shapes])
-    far = max(float(np.linalg.norm(com)), float(np.linalg.norm(ends - com, axis=1).max()))
+    far = float(np.linalg.norm(ends - com, axis=1).max())
     reach = float(np.linalg.norm(solid.vertices - com, axis=1).max())
     return solid._replace(vertices=com + min(1.0, far / reach) * (solid.vertices - com))
 
