@@ -123,10 +123,10 @@ class Contacts:
         found.restitution = None
         return found
 
-    # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`, how many each shape has
-    # in `corner_counts`.  solids: shapes without corners, their links in `solid_links`.  segments: two Corners with axes (pairs, 2) and (pairs, 1).
-    # couples: pairs of other shapes. links: for each candidate the link that touches and the other one, None for the
-    # ground.
+    # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`, how many each shape
+    # has in `corner_counts`.  solids: shapes without corners, their links in `solid_links`.  segments: two Corners with
+    # axes (pairs, 2) and (pairs, 1).  couples: pairs of other shapes.  links: for each candidate the link that touches
+    # and the other one, None for the ground.
     corners: Corners | None
     solids: tuple[Shape, ...]
     segments: tuple[Corners, Corners] | None

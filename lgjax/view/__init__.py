@@ -57,8 +57,8 @@ def show(
     robot is wide; contacts=, the `Contacts` of a motion, whose grounds and shapes are drawn, and the forces that
     `rollout` recorded as arrows, the robot's weight as long as the robot is wide, with the outlines of the patches in
     which pairs touch and their normals; visuals=, the URDF or MJCF whose meshes are shown, by default the file that the
-    model was loaded from, False for shapes that touch and solids with the bodies' inertias; planes= of bouncing bodies, whose impulses are drawn as
-    arrows; frames= (200) and systems= (1000), the largest numbers of each that are drawn.
+    model was loaded from, False for shapes that touch and solids with the bodies' inertias; planes= of bouncing bodies,
+    whose impulses are drawn as arrows; frames= (200) and systems= (1000), the largest numbers of each that are drawn.
 
     In a notebook on this machine, the returned viewer displays itself; see `inline` for others. Nothing is loaded from
     the network. Raises ImportError without the extra `view`, TypeError for what cannot be drawn, ValueError for arrays

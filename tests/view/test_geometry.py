@@ -203,10 +203,10 @@ def test_a_model_without_visuals_shows_the_geometry_that_came_with_it():
 def test_what_touches_is_seen_through_over_visual_geometry(tmp_path):
     path = tmp_path / "toy.urdf"
     path.write_text(URDF)
+    model = lgjax.load_urdf(path)
+    touching = solids.of_contacts(model, lgjax.Contacts(model, FLOOR, {"arm": shapes.box(0.2)}))
     with pytest.warns(UserWarning, match="no visual geometry for hand"):
-        model = lgjax.load_urdf(path)
-        contacts = lgjax.Contacts(model, FLOOR, {"arm": shapes.box(0.2)})
-        parts = visual_parts(model, None, solids.of_contacts(model, contacts))
+        parts = visual_parts(model, None, touching)
     (box,) = [part for part in parts if part.opacity is not None]
     assert box.body == model.body_names.index("arm")
     assert volume(box.mesh) == pytest.approx(0.064)
