@@ -52,12 +52,15 @@ def write(docs: Path = DOCS) -> Path:
         code = "\n".join(source.splitlines()[first.end_lineno :])
         text = f"{restructured(body).strip()}\n\n``python examples/{stem}.py``\n"
         top = f"{title}\n{'=' * len(title)}\n\n.. image:: /{path}\n   :alt: {shown}\n\n{text}"
-        moving = path.replace(".png", ".gif")
-        if not (docs / moving).exists():
-            moving = path
-        elif moving not in top:
-            top += f"\n.. image:: /{moving}\n   :alt: The motion\n"
-        thumbnail = f"# sphinx_gallery_thumbnail_path = '{moving}'\n"
+        moving, thumbnail = path.replace(".png", ".gif"), path
+        if (docs / moving).exists():
+            # Under a name of its own: of pictures with one name sphinx-gallery takes the PNG, also one made before.
+            thumbnail = f"{folder.name}/{stem}.gif"
+            shutil.copy(docs / moving, docs / thumbnail)
+            (docs / "gallery" / "images" / "thumb" / f"sphx_glr_{stem}_thumb.png").unlink(missing_ok=True)
+            if moving not in top:
+                top += f"\n.. image:: /{moving}\n   :alt: The motion\n"
+        thumbnail = f"# sphinx_gallery_thumbnail_path = '{thumbnail}'\n"
         header = f'r"""\n{top}"""'
         (folder / f"{stem}.py").write_text(f"{header}\n{thumbnail}{code}\n", encoding="utf-8")
     return folder

@@ -98,7 +98,8 @@ def test_a_moving_picture_is_the_thumbnail_of_its_example(tmp_path):
     (shown / "17_cart_pole.gif").write_bytes(b"")
     folder = source_of_the_gallery().write(tmp_path / "docs")
     moving, still = ((folder / f"{stem}.py").read_text(encoding="utf-8") for stem in ("17_cart_pole", "02_heavy_top"))
-    assert "# sphinx_gallery_thumbnail_path = 'images/gallery/17_cart_pole.gif'\n" in moving
+    assert "# sphinx_gallery_thumbnail_path = '_examples/17_cart_pole.gif'\n" in moving
+    assert [path.name for path in folder.glob("17_cart_pole.*g*")] == ["17_cart_pole.gif"]  # no PNG to be taken instead
     assert ".. image:: /images/gallery/17_cart_pole.gif\n" in moving
     assert "gif" not in still
     assert {path.stem for path in GALLERY.glob("*.gif")} <= {path.stem for path in EXAMPLES}
