@@ -37,14 +37,17 @@ class _Simplex(NamedTuple):
     going: Array
 
 
-def nearest(D: Difference, start: Array, size: Array, least: Array) -> tuple[Found, Array]:
-    """The nearest point of D to the origin, from a unit normal, and its distance (), to no less than `least`."""
+def nearest(D: Difference, start: Array, size: Array, least: Array, wanted: Array) -> tuple[Found, Array]:
+    """The nearest point of D to the origin, from a unit normal, and its distance (), to no less than `least`.
+
+    Where it is not wanted (), the result is of no use.
+    """
     w, label = D.support(start)
     zero = jnp.zeros_like(least)
     weights = sm.stack(zero + 1, zero, zero)
     count = jnp.zeros((), jnp.int32)
     points, labels = jnp.stack([w] * 3), jnp.stack([label] * 3)
-    begin = _Simplex(points, labels, weights, w, start, -sm.dot(start, w), count, norm(w) > least)
+    begin = _Simplex(points, labels, weights, w, start, -sm.dot(start, w), count, wanted & (norm(w) > least))
     end = iterate_while(lambda state: state.going, lambda state: _approach(D, state, least), begin)
     # Labels without weight are those of another point.
     none = end.weights[:, None] <= 0

@@ -162,15 +162,29 @@ def _optimum(D: Difference, size: Array) -> Found:
     up = jnp.zeros_like(offset).at[2].set(1.0)
     start = jnp.where(near, up, offset / jnp.where(near, jnp.ones_like(length), length))
     least = 64 * float(jnp.finfo(size.dtype).eps) * size
-    apart, length = nearest(D, start, size, least)
-    apart = polished(D, apart, size)
-    # Where bodies are apart the conditions have no other solution. Farther apart than the margin nothing is better.
-    done = (length > 0.5 * margin) | ((apart.gap > least) & (apart.error <= least))
-    starts = jnp.concatenate([_normals(D), jnp.stack([apart.normal, start])])
-    # The starts of two polytopes are all normals that there can be.
-    count = 1 if D.a.polytope and D.b.polytope else max(D.a.starts, D.b.starts)
-    overlap = shallowest(D, starts, count, size, margin, ~done)
+    if D.a.polytope and D.b.polytope:
+        # Their starts are all normals that there can be where they touch; mostly nothing is left to search for.
+        overlap = shallowest(D, jnp.concatenate([_normals(D), start[None]]), 1, size, margin, jnp.ones((), bool))
+        known = overlap.error <= least
+        apart, length = _apart(D, start, size, least, ~known)
+        done = ~known & _is_apart(apart, length, least, margin)
+    else:
+        apart, length = _apart(D, start, size, least, jnp.ones((), bool))
+        done = _is_apart(apart, length, least, margin)
+        starts = jnp.concatenate([_normals(D), jnp.stack([apart.normal, start])])
+        overlap = shallowest(D, starts, max(D.a.starts, D.b.starts), size, margin, ~done)
     return jax.tree.map(lambda x, y: jnp.where(done, x, y), apart, overlap)
+
+
+def _apart(D: Difference, start: Array, size: Array, least: Array, wanted: Array) -> tuple[Found, Array]:
+    """The nearest points of cores that are apart, and their distance (), where this is wanted ()."""
+    found, length = nearest(D, start, size, least, wanted)
+    return jax.lax.cond(wanted, lambda x: polished(D, x, size), lambda x: x, found), length
+
+
+def _is_apart(apart: Found, length: Array, least: Array, margin: Array) -> Array:
+    """Where bodies are apart the conditions have no other solution. Farther than the margin nothing is better."""
+    return (length > 0.5 * margin) | ((apart.gap > least) & (apart.error <= least))
 
 
 def _normals(D: Difference) -> Array:

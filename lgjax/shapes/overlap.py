@@ -67,7 +67,8 @@ def shallowest(D: Difference, starts: Array, count: int, size: Array, margin: Ar
     def search(_, state):
         found, gaps = state
         first = jnp.argmax(gaps).astype(jnp.int32)
-        new = _from(D, starts[first], size, margin, wanted)
+        near = jnp.max(gaps) <= 0.5 * margin  # or else the bodies are farther apart
+        new = _from(D, starts[first], size, margin, wanted & near)
         found = jax.tree.map(lambda x, y: jnp.where(new.gap > found.gap, x, y), new, found)
         return found, jnp.where(np.arange(len(starts), dtype=np.int32) == first, -jnp.inf, gaps)
 
@@ -84,7 +85,12 @@ def _from(D: Difference, start: Array, size: Array, margin: Array, wanted: Array
         tolerance = jnp.maximum(64 * eps, 1e-3 * tenths)
         aside = jnp.maximum(FAR * tenths, eps**LEAST)
         normal, labels = _exit(D, state.ray, aside, margin, tolerance, state.going)
-        new = polished(D, judged(D, normal, labels, size), size)
+        new = judged(D, normal, labels, size)
+        if D.a.polytope and D.b.polytope:  # the ray has fewer round-off errors
+            same = judged(D, state.ray, labels, size)
+            new = jax.tree.map(lambda x, y: jnp.where(same.error <= 64 * eps * size, x, y), same, new)
+        exact = new.error <= (64 * eps * size if D.a.polytope and D.b.polytope else 0)
+        new = jax.lax.cond(exact, lambda x: x, lambda x: polished(D, x, size), new)
         change, little = new.gap - state.found.gap, 64 * eps * size
         better = (change > little) | ((change >= -little) & (new.error < state.found.error))
         found = jax.tree.map(lambda x, y: jnp.where(better, x, y), new, state.found)
