@@ -162,7 +162,7 @@ def _optimum(D: Difference, size: Array) -> Found:
     up = jnp.zeros_like(offset).at[2].set(1.0)
     start = jnp.where(near, up, offset / jnp.where(near, jnp.ones_like(length), length))
     least = 64 * float(jnp.finfo(size.dtype).eps) * size
-    if D.a.polytope and D.b.polytope:
+    if D.solid:
         # Their starts are all normals that there can be where they touch; mostly nothing is left to search for.
         overlap = shallowest(D, jnp.concatenate([_normals(D), start[None]]), 1, size, margin, jnp.ones((), bool))
         known = overlap.error <= least
@@ -172,7 +172,9 @@ def _optimum(D: Difference, size: Array) -> Found:
         apart, length = _apart(D, start, size, least, jnp.ones((), bool))
         done = _is_apart(apart, length, least, margin)
         starts = jnp.concatenate([_normals(D), jnp.stack([apart.normal, start])])
-        overlap = shallowest(D, starts, max(D.a.starts, D.b.starts), size, margin, ~done)
+        # The starts of two polytopes are all normals that there can be.
+        count = 1 if D.a.polytope and D.b.polytope else max(D.a.starts, D.b.starts)
+        overlap = shallowest(D, starts, count, size, margin, ~done)
     return jax.tree.map(lambda x, y: jnp.where(done, x, y), apart, overlap)
 
 

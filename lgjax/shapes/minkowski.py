@@ -64,6 +64,11 @@ class Difference(NamedTuple):
         """Whether a search keeps points of curved cores where it found them, see `settled`."""
         return self.a.stays or self.b.stays
 
+    @property
+    def solid(self) -> bool:
+        """Whether D is a polytope with an inside, whose face normals are known: that of a box and a polytope."""
+        return self.a.polytope and self.b.polytope and max(self.a.corners, self.b.corners) > 2
+
     def settled(self, label: Array) -> Array:
         """The label whose points move with the normal."""
         count = len(label) - self.b_size()

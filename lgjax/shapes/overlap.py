@@ -68,7 +68,7 @@ def shallowest(D: Difference, starts: Array, count: int, size: Array, margin: Ar
         found, gaps = state
         first = jnp.argmax(gaps).astype(jnp.int32)
         near = jnp.max(gaps) <= 0.5 * margin  # or else the bodies are farther apart
-        new = _from(D, starts[first], size, margin, wanted & near)
+        new = _from(D, starts[first], size, margin, wanted & (near | (not D.solid)))
         found = jax.tree.map(lambda x, y: jnp.where(new.gap > found.gap, x, y), new, found)
         return found, jnp.where(np.arange(len(starts), dtype=np.int32) == first, -jnp.inf, gaps)
 
@@ -86,10 +86,10 @@ def _from(D: Difference, start: Array, size: Array, margin: Array, wanted: Array
         aside = jnp.maximum(FAR * tenths, eps**LEAST)
         normal, labels = _exit(D, state.ray, aside, margin, tolerance, state.going)
         new = judged(D, normal, labels, size)
-        if D.a.polytope and D.b.polytope:  # the ray has fewer round-off errors
+        if D.solid:  # the ray has fewer round-off errors
             same = judged(D, state.ray, labels, size)
             new = jax.tree.map(lambda x, y: jnp.where(same.error <= 64 * eps * size, x, y), same, new)
-        exact = new.error <= (64 * eps * size if D.a.polytope and D.b.polytope else 0)
+        exact = new.error <= (64 * eps * size if D.solid else 0)
         new = jax.lax.cond(exact, lambda x: x, lambda x: polished(D, x, size), new)
         change, little = new.gap - state.found.gap, 64 * eps * size
         better = (change > little) | ((change >= -little) & (new.error < state.found.error))
