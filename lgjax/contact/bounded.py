@@ -13,7 +13,7 @@ import numpy as np
 
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.geometry.detection import ContactPoints, sides
-from lgjax.contact.responses import Columns, joint_impulses
+from lgjax.contact.responses import Columns, dense, impulses, segments, way
 from lgjax.contact.rows import Acting, JointRows
 from lgjax.dynamics.kinematics import ancestor_mask
 from lgjax.multibody.model import Model
@@ -85,9 +85,9 @@ def acting_of(contacts: Contacts, tree: Tree, acting: Acting) -> Acting:
     """What is static about the contacts that act; they are one island, for which bodies they couple is not."""
     assert contacts.nearest is not None
     count = 3 * contacts.nearest + len(acting.joints)
-    ways = acting.ways._replace(dofs=acting.ways.dofs[len(acting.sides) :])
+    parts = segments([way(tree, tree.v_body[k]) for k in acting.joints])
     island = tuple(range(count)), tuple(range(tree.nv))
-    return Acting(ways, (), acting.joints, acting.limited, (island,), acting.faces)
+    return acting._replace(touching=(), parts=parts, islands=(island,))
 
 
 class ChosenRows:
@@ -109,10 +109,8 @@ class ChosenRows:
         along = columns.S_free, columns.U, columns.inverse, jnp.moveaxis(moved, 2, 0)
         _, self.y = jax.lax.scan(onward, jnp.stack([P, -P], 1), along, reverse=True)  # (nv, 3 k)
         if acting.joints:
-            own = joint_impulses(columns, acting.ways, self.signs)
-            rows = np.asarray(acting.ways.dofs[-1], int)
-            every = jnp.zeros((nv, own.shape[1]), own.dtype).at[rows].set(own, unique_indices=True)
-            self.y = jnp.concatenate([self.y, every], 1)
+            own = impulses(columns, acting.parts, P[:0], self.signs)
+            self.y = jnp.concatenate([self.y, dense(acting.parts, own, np.arange(len(self.signs)), nv)], 1)
 
     def matrix(self) -> Array:
         return product((self.columns.inverse[:, None] * self.y).T, self.y)

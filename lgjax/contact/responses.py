@@ -9,13 +9,15 @@ share, and M^-1 J^T follows by the outward pass. Nothing else of the mass matrix
 Source: [featherstone2008] section 7.3 read as a factorization; J M^-1 J^T is Delassus' operator.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.dynamics.articulated import NO_INERTIA
+from lgjax.dynamics.articulated import NO_INERTIA, joint_wrench
 from lgjax.dynamics.forward import Articulated, accelerate, articulate, move
 from lgjax.dynamics.kinematics import origin_of
 from lgjax.dynamics.spatial import (
@@ -29,7 +31,9 @@ from lgjax.dynamics.spatial import (
     body_data,
     joint_twist,
     project,
+    subtract,
     to_child,
+    to_parent,
 )
 from lgjax.dynamics.traversal.traversal import TreeTraversal
 from lgjax.groups import se3
@@ -59,11 +63,11 @@ class Columns(NamedTuple):
 class FactoredDynamics:
     """Forward dynamics of one state, ready to respond to forces at contacts.
 
-    vdot: (nv,) accelerations without them. poses: Pose (nbodies) of the joint frames in world axes about origin (3,).
-    armature is added to the diagonal of the mass matrix.
+    vdot: (nv,) accelerations without them. from_rest: (nv,) those at rest, None unless they are wanted. poses: Pose
+    (nbodies) of the joint frames in world axes about origin (3,). armature is added to the diagonal of the mass matrix.
     """
 
-    def __init__(self, model: Model, q: Configuration, v, tau, applied: Wrench | None, armature):
+    def __init__(self, model: Model, q: Configuration, v, tau, applied: Wrench | None, armature, from_rest=False):
         self.tree = model.tree
         self.origin = origin_of(model, q)
         self.walk = walk = TreeTraversal(model.tree, model.dtype)
@@ -71,11 +75,16 @@ class FactoredDynamics:
         bodies, outside = walk.bodies(body_data(model)), walk.bodies(applied)
         above = NO_MOTION, Pose(EYE3, -self.origin)
         moving = walk.outward(_move, above, bodies, walk.configurations(q), walk.velocities(v), outside)
-        found = walk.inward(_factor, (NO_INERTIA, NO_WRENCH), bodies, moving, drives)
-        self.articulated = [a for a, _ in found]
-        self.columns = Columns(*(walk.to_velocities([c[k] for _, c in found]) for k in range(len(Columns._fields))))
+        zero = NO_INERTIA, NO_WRENCH, NO_WRENCH if from_rest else None
+        found = walk.inward(_factor, zero, bodies, moving, drives, outside)
+        self.articulated = [a for a, _, _ in found]
+        self.columns = Columns(*(walk.to_velocities([c[k] for _, _, c in found]) for k in range(len(Columns._fields))))
         self.poses = walk.to_bodies([pose for _, pose in moving])
-        self.vdot = walk.to_velocities(walk.outward(accelerate, Twist(ZERO3, -model.gravity), self.articulated))
+        fall = lambda articulated: walk.outward(accelerate, Twist(ZERO3, -model.gravity), articulated)
+        self.vdot, self.from_rest = walk.to_velocities(fall(self.articulated)), None
+        if from_rest:
+            still = [a._replace(c=jax.tree.map(jnp.zeros_like, a.c), u=u) for a, u, _ in found]
+            self.from_rest = walk.to_velocities(fall(still))
 
     def respond(self, y: Array) -> tuple[Array, Array]:
         """M^-1 f (nv,) for two forces f that are given as y (nv, 2), see `impulses`."""
@@ -92,16 +101,20 @@ def _move(kind, parent, body, q, qd, outside: Wrench | None):
     return (V, here), (moving, here)
 
 
-def _factor(kind, children, body, state, drive):
-    """Inward: `articulate`, and its columns in world axes."""
-    moving, (R, p) = state
-    up, own = articulate(kind, children, body, moving, drive)
+def _factor(kind, children, body, state, drive, outside: Wrench | None):
+    """Inward: `articulate`, where it is wanted what the parent feels and u at rest, and the columns in world axes."""
+    (*felt, still), (moving, (R, p)), u = children, state, None
+    up, own = articulate(kind, felt, body, moving, drive)
+    if still is not None:
+        still = still if outside is None else subtract(still, outside)
+        u = drive[3] - project(own.joint.S, still)
+        still = to_parent(*own.joint.pose, add(still, joint_wrench(own.U, sm.ldl_solve(own.D, u))))
     S_free, U_free = _uncoupled(own.D, own.joint.S), _uncoupled(own.D, own.U)
     twist = lambda S: _rows(w := sm.matmul(R, S[0]), sm.matmul(R, S[1]) + sm.matmul(sm.hat(p), w))
     f = sm.matmul(R, U_free[1])
     U = _rows(sm.matmul(R, U_free[0]) + sm.matmul(sm.hat(p), f), f)
     inverse = sm.stack(*(row[-1] for row in own.D))
-    return up, (own, Columns(twist(own.joint.S), twist(S_free), U, inverse))
+    return (*up, still), (own, u, Columns(twist(own.joint.S), twist(S_free), U, inverse))
 
 
 def _rows(angular, linear):
@@ -143,15 +156,18 @@ def _half_solve(factor, y):
 
 
 # ---- forces on their ways to the world
-class Ways(NamedTuple):
-    """On what forces act, static: bodies with contacts, then, if any, all joints with limits or friction together.
+class Segment(NamedTuple):
+    """Velocities, one above the other, that feel the same forces; static.
 
-    dofs: for each body the velocities on its way to the world, the nearest first; for the joints all on their ways.
-    joints: for each joint its own way, which begins with its own velocity.
+    dofs: the nearest to the leaves first. above: number of the segment that feels the forces next, -1 for none. below:
+    segments that hand theirs on to it. starts: forces that begin here. forces: all, those from below first.
     """
 
-    dofs: tuple[tuple[int, ...], ...]
-    joints: tuple[tuple[int, ...], ...] = ()
+    dofs: tuple[int, ...]
+    above: int
+    below: tuple[int, ...]
+    starts: tuple[int, ...]
+    forces: tuple[int, ...]
 
 
 def way(tree: Tree, body: int) -> tuple[int, ...]:
@@ -159,85 +175,105 @@ def way(tree: Tree, body: int) -> tuple[int, ...]:
     return tuple(reversed([tree.v_start[a] + k for a in tree.ancestors[body] for k in range(tree.kinds[a].nv)]))
 
 
-def impulses(columns: Columns, ways: Ways, wrenches: list[Array]) -> list[Array]:
-    """For each body y (way, k) of wrenches (k, 6) on it, world axes about the origin; see the head of the file.
+def segments(ways: Sequence[tuple[int, ...]]) -> tuple[Segment, ...]:
+    """Those of forces on their ways, from the leaves to the roots."""
+    felt: dict[int, list[int]] = {}
+    for force, dofs in enumerate(ways):
+        for k in dofs:
+            felt.setdefault(k, []).append(force)
+    same = {k: tuple(forces) for k, forces in felt.items()}
+    paths = [list(dict.fromkeys(same[k] for k in dofs)) for dofs in ways]  # sets of forces, of one segment each
+    height = {own: len(path) - level for path in paths for level, own in enumerate(path)}
+    order = sorted(height, key=lambda own: -height[own])
+    number = {own: n for n, own in enumerate(order)}
+    above = {own: number[next_] for path in paths for own, next_ in pairwise(path)}
+    first = {force: number[path[0]] for force, path in enumerate(paths) if path}
+    found: list[Segment] = []
+    for n, own in enumerate(order):
+        below = tuple(k for k, segment in enumerate(found) if segment.above == n)
+        starts = tuple(force for force in own if first[force] == n)
+        forces = (*(force for k in below for force in found[k].forces), *starts)
+        dofs = tuple(k for k in ways[own[0]] if same[k] == own)
+        found.append(Segment(dofs, above.get(own, -1), below, starts, forces))
+    return tuple(found)
 
-    The y of several forces add up, and `FactoredDynamics.respond` takes the sum.
+
+def impulses(columns: Columns, parts: Sequence[Segment], wrenches: Array, own: Array) -> list[Array]:
+    """For each segment y (its velocities, its forces) of unit forces; see the head of the file.
+
+    First come the forces on bodies, wrenches (k, 6) in world axes about the origin, then those at joints, own (m,):
+    each acts on the first velocity of the segment where it begins. The y of several forces add up, and
+    `FactoredDynamics.respond` takes the sum.
     """
-    found: list = [None] * len(wrenches)
-    shapes = [(len(ways.dofs[i]), len(P)) for i, P in enumerate(wrenches)]
-    for shape in dict.fromkeys(shapes):  # bodies whose ways are equally long side by side
-        chosen = [i for i, other in enumerate(shapes) if other == shape]
-        P, rows = jnp.stack([wrenches[i] for i in chosen]), []
-        for dofs in zip(*(ways.dofs[i] for i in chosen), strict=True):
-            rows.append(_felt(columns, dofs, P))
-            P = _handed_on(columns, dofs, P, rows[-1])
-        for n, i in enumerate(chosen):
-            found[i] = jnp.stack([row[n] for row in rows])
+    start = jnp.concatenate([wrenches, jnp.zeros((len(own), 6), own.dtype)])
+    handed: list[Array] = []
+    found = []
+    for part in parts:
+        P = jnp.concatenate([*(handed[k] for k in part.below), start[np.asarray(part.starts, int)]])
+        joints = [force - len(wrenches) for force in part.starts if force >= len(wrenches)]
+        more = jnp.zeros((len(part.dofs), len(P)), P.dtype)
+        if joints:
+            more = more.at[0, len(P) - len(joints) :].set(own[np.asarray(joints, int)])
+        dofs = np.asarray(part.dofs, int)
+        along = columns.S_free[dofs], columns.U[dofs], columns.inverse[dofs], more if joints else None
+        P, y = jax.lax.scan(_handed_on, P, along)
+        handed.append(P)
+        found.append(y)
     return found
 
 
-def joint_impulses(columns: Columns, ways: Ways, signs: Array) -> Array:
-    """y (way, joints) of forces of `signs` (joints,) at the joints, each of which has one velocity."""
-    rows = {k: level for level, k in enumerate(ways.dofs[-1])}
-    found = jnp.zeros((len(rows), len(signs)), signs.dtype)
-    for length in sorted({len(dofs) for dofs in ways.joints}):  # joints whose ways are equally long side by side
-        chosen = np.asarray([i for i, dofs in enumerate(ways.joints) if len(dofs) == length])
-        y, P = signs[chosen][:, None], jnp.zeros((len(chosen), 1, 6), signs.dtype)
-        for level, dofs in enumerate(zip(*(ways.joints[i] for i in chosen), strict=True)):
-            if level:
-                y = _felt(columns, dofs, P)
-            P = _handed_on(columns, dofs, P, y)
-            found = found.at[np.asarray([rows[k] for k in dofs]), chosen].set(y[:, 0])
+def _handed_on(P: Array, velocity) -> tuple[Array, Array]:
+    """P - U D^-1 y and y = S^T P, of forces P (k, 6)."""
+    S, U, inverse, own = velocity
+    y = product(P, S)
+    y = y if own is None else y + own
+    return P - (y * inverse)[:, None] * U, y
+
+
+def delassus(columns: Columns, parts: Sequence[Segment], y: list[Array], rows: np.ndarray) -> Array:
+    """J M^-1 J^T (n, n) from the y of forces. rows: (forces,) the row of each; two may have the same."""
+    n = len(np.unique(rows))
+    G = jnp.zeros((n, n), columns.S.dtype)
+    for part, own in reversed(list(zip(parts, y, strict=True))):
+        own, at = together(own, rows[np.asarray(part.forces, int)])
+        scaled = columns.inverse[np.asarray(part.dofs, int)][:, None] * own
+        G = G.at[np.ix_(at, at)].add(product(scaled.T, own), unique_indices=True)
+    return G
+
+
+def together(y: Array, rows: np.ndarray) -> tuple[Array, np.ndarray]:
+    """The columns of y (..., forces) with those of the same row added, and the rows."""
+    own, first = np.unique(rows, return_index=True)
+    if len(own) == len(rows):
+        return y, rows
+    others = np.setdiff1d(np.arange(len(rows)), first)
+    second = np.full(len(own), len(rows))
+    second[np.searchsorted(own, rows[others])] = others
+    padded = jnp.concatenate([y, jnp.zeros_like(y[..., :1])], -1)
+    return y[..., first] + padded[..., second], own
+
+
+def dense(parts: Sequence[Segment], y: list[Array], rows: np.ndarray, nv: int) -> Array:
+    """The y (nv, n) of all rows, as in `delassus`."""
+    found = jnp.zeros((nv, len(np.unique(rows))), y[0].dtype)
+    for part, own in zip(parts, y, strict=True):
+        own, at = together(own, rows[np.asarray(part.forces, int)])
+        found = found.at[np.ix_(part.dofs, at)].set(own, unique_indices=True)
     return found
 
 
-def _side_by_side(x: Array, dofs: tuple[int, ...]) -> Array:
-    """Rows `dofs` of x; one alone where they are the same."""
-    return x[np.asarray(dofs[:1] if len(set(dofs)) == 1 else dofs)]
-
-
-def _felt(columns: Columns, dofs, P: Array) -> Array:
-    """y (lanes, k) = S^T P."""
-    return jnp.sum(P * _side_by_side(columns.S_free, dofs)[:, None], 2)
-
-
-def _handed_on(columns: Columns, dofs, P: Array, y: Array) -> Array:
-    """P - U D^-1 y."""
-    U, inverse = (_side_by_side(x, dofs)[:, None] for x in (columns.U, columns.inverse))
-    return P - (y * inverse)[:, :, None] * U
-
-
-def delassus(columns: Columns, ways: Ways, y: list[Array]) -> Array:
-    """J M^-1 J^T (n, n) of forces on all bodies, one body after the other, from their y."""
-    count = len(y)
-    blocks: list = [[None] * count for _ in y]
-    for i in range(count):
-        for j in range(i, count):
-            first, second = ({k: level for level, k in enumerate(ways.dofs[b])} for b in (i, j))
-            common = [(k, first[k], second[k]) for k in first if k in second]
-            blocks[i][j] = _product(common, columns.inverse, y[i], y[j])
-            blocks[j][i] = blocks[i][j].T
-    return jnp.concatenate([jnp.concatenate(row, 1) for row in blocks])
-
-
-def _product(common, inverse: Array, a: Array, b: Array) -> Array:
-    """Sum of a^T D^-1 b over the velocities that two ways have in common, each with its rows in a and in b."""
-    if not common:
-        return jnp.zeros((a.shape[1], b.shape[1]), a.dtype)
-    dofs, first, second = map(np.asarray, zip(*common, strict=True))
-    return product((inverse[dofs][:, None] * a[first]).T, b[second])
-
-
-def response(ways: Ways, y: list[Array], x: list[Array], nv: int) -> Array:
-    """The y (nv,) of forces x (k,) on each body."""
-    found = jnp.zeros(nv, x[0].dtype)
-    for dofs, own, force in zip(ways.dofs, y, x, strict=True):
-        found = found.at[np.asarray(dofs, int)].add(product(own, force), unique_indices=True)
+def response(parts: Sequence[Segment], y: list[Array], x: Array, nv: int) -> Array:
+    """The y (nv,) of forces x (forces,)."""
+    found = jnp.zeros(nv, x.dtype)
+    for part, own in zip(parts, y, strict=True):
+        found = found.at[np.asarray(part.dofs, int)].set(product(own, x[np.asarray(part.forces, int)]))
     return found
 
 
-def twists(columns: Columns, ways: Ways, v: Array, bodies: int) -> list[Array]:
-    """Velocity (6,) of each of the first bodies, world axes about the origin."""
-    each = [np.asarray(dofs, int) for dofs in ways.dofs[:bodies]]
-    return [product(columns.S[dofs].T, v[dofs]) for dofs in each]
+def twists(S: Array, parts: Sequence[Segment], v: Array) -> Array:
+    """Velocities (segments + 1, 6) of the bodies that end each segment, world axes about the origin; then zero."""
+    found: dict[int, Array] = {-1: jnp.zeros(6, v.dtype)}
+    for n, part in reversed(list(enumerate(parts))):
+        dofs = np.asarray(part.dofs, int)
+        found[n] = found[part.above] + product(S[dofs].T, v[dofs])
+    return jnp.stack([found[n] for n in (*range(len(parts)), -1)])

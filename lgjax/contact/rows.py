@@ -4,6 +4,7 @@ Read first: `responses.py`. Next: `step.py`, where the rows come together.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import jax
@@ -12,10 +13,20 @@ import numpy as np
 
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.geometry.detection import ContactPoints, sides
-from lgjax.contact.responses import Columns, Ways, delassus, impulses, joint_impulses, response, twists, way
+from lgjax.contact.responses import (
+    Columns,
+    Segment,
+    delassus,
+    dense,
+    impulses,
+    response,
+    segments,
+    together,
+    twists,
+    way,
+)
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
-from lgjax.numerics.rank import product
 
 Array = jax.Array
 
@@ -48,14 +59,14 @@ def joint_rows(contacts: Contacts, model: Model, q: Configuration, h) -> JointRo
 class Acting(NamedTuple):
     """Which contacts and joints act, static.
 
-    ways: of the bodies with contacts, and of the joints. sides: for each of these bodies, the (contact, sign) pairs.
-    joints: indices into v of the joints with limits, then of those with dry friction; the first `limited` have limits.
-    islands: rows and indices into v of the uncoupled parts of the mechanism that have rows. faces: whether two bodies
-    have several contacts with each other.
+    touching: (contact, sign) of each side of a contact that is not the ground; three forces act there. parts: the
+    segments of these forces, then of those at joints. joints: indices into v of the joints with limits, then of those
+    with dry friction; the first `limited` have limits. islands: rows and indices into v of the uncoupled parts of the
+    mechanism that have rows. faces: whether two bodies have several contacts with each other.
     """
 
-    ways: Ways
-    sides: tuple[tuple[tuple[int, int], ...], ...]
+    touching: tuple[tuple[int, int], ...]
+    parts: tuple[Segment, ...]
     joints: tuple[int, ...]
     limited: int
     islands: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -63,82 +74,61 @@ class Acting(NamedTuple):
 
     @classmethod
     def of(cls, contacts: Contacts, model: Model, joined: Sequence[tuple[int, ...]] = ()) -> "Acting":
-        on: dict[int, list] = {}
-        pairs = [
-            pair for pair in zip(*(ends.tolist() for ends in sides(contacts, model)), strict=True) if min(pair) >= 0
-        ]
-        for bodies, sign in zip(sides(contacts, model), (1, -1), strict=True):
-            for contact, body in enumerate(bodies.tolist()):
-                if body >= 0:
-                    on.setdefault(body, []).append((contact, sign))
-        bodies = tuple(way(model.tree, body) for body in on)
+        ends = list(zip(*(bodies.tolist() for bodies in sides(contacts, model)), strict=True))
+        pairs = [pair for pair in ends if min(pair) >= 0]
+        on = [(n, sign, pair[k]) for k, sign in ((0, 1), (1, -1)) for n, pair in enumerate(ends) if pair[k] >= 0]
         joints = tuple(way(model.tree, body) for body in (*contacts.limited, *contacts.dry))
-        every = (tuple(sorted({k for dofs in joints for k in dofs})),) if joints else ()
+        ways = [way(model.tree, body) for _, _, body in on for _ in range(3)]
         own = tuple(dofs[0] for dofs in joints)
-        lanes = tuple(map(tuple, on.values()))
         islands, faces = _islands(contacts, model, joined), len(set(pairs)) < len(pairs)
-        return cls(Ways((*bodies, *every), joints), lanes, own, len(contacts.limited), islands, faces)
+        touching = tuple((n, sign) for n, sign, _ in on)
+        return cls(touching, segments([*ways, *joints]), own, len(contacts.limited), islands, faces)
 
-    def wrenches(self, points: ContactPoints) -> list[Array]:
-        """(3 k, 6) for each body: wrenches of unit forces along the axes of its k contact frames."""
-        P = points.wrenches()
-        return [jnp.concatenate([P[c] if sign > 0 else -P[c] for c, sign in own]) for own in self.sides]
-
-    def rates(self, wrenches: list[Array], twists: list[Array], joints: Array) -> Array:
-        """Velocities of all rows: (3 n,) of the contacts, in their frames, then those of the joints."""
-        each = [product(P, V) for P, V in zip(wrenches, twists, strict=True)]
-        return self.gathered(jnp.concatenate([*each, joints]))
-
-    def gathered(self, rows: Array) -> Array:
-        """Rows (3 n + joints, ...) from those of body after body; for a pair of links, those of the two are added."""
-        order = [contact for own in self.sides for contact, _ in own]
-        if order == sorted(set(order)):
-            return rows
-        lanes: dict[int, list[int]] = {}
-        for lane, contact in enumerate(order):
-            lanes.setdefault(contact, []).append(lane)
-        of = lambda lane: rows[3 * lane : 3 * lane + 3]
-        contacts = [sum(map(of, some)) for _, some in sorted(lanes.items())]
-        return jnp.concatenate([*contacts, rows[3 * len(order) :]])
-
-    def spread(self, forces: Array) -> list[Array]:
-        """Forces (3 k,) at the contacts of each body, and (joints,) at the joints, from those of all rows."""
-        bodies = [jnp.concatenate([forces[3 * c : 3 * c + 3] for c, _ in own]) for own in self.sides]
-        return [*bodies, forces[len(forces) - len(self.joints) :]] if self.joints else bodies
+    def rows(self, contacts: int) -> np.ndarray:
+        """The row of each force."""
+        own = [3 * n + k for n, _ in self.touching for k in range(3)]
+        return np.asarray([*own, *range(3 * contacts, 3 * contacts + len(self.joints))], int)
 
 
 class BodyRows:
     """All rows of contacts that act on known bodies, and of joints: what velocities they have, and what forces do."""
 
     def __init__(self, acting: Acting, columns: Columns, points: ContactPoints, joints: JointRows):
-        self.acting, self.columns = acting, columns
+        self.acting, self.columns, self.rows = acting, columns, acting.rows(len(points.gap))
         self.signs = jnp.concatenate([joints.side, jnp.ones_like(joints.dry)])
-        self.wrenches = acting.wrenches(points) if len(points.gap) else []
-        self.y = impulses(columns, acting.ways, self.wrenches)
-        if acting.joints:
-            self.y.append(joint_impulses(columns, acting.ways, self.signs))
+        which, signs = (np.asarray([x[k] for x in acting.touching], int) for k in (0, 1))
+        P = points.wrenches()[which]
+        P = P if (signs > 0).all() else P * signs[:, None, None].astype(P.dtype)
+        self.wrenches = P.reshape(3 * len(which), 6)
+
+    @cached_property
+    def y(self) -> list[Array]:
+        """Of unit forces, see `responses.impulses`."""
+        return impulses(self.columns, self.acting.parts, self.wrenches, self.signs)
 
     def matrix(self) -> Array:
         """J M^-1 J^T (rows, rows)."""
-        G = delassus(self.columns, self.acting.ways, self.y)
-        return self.acting.gathered(self.acting.gathered(G).T)
+        return delassus(self.columns, self.acting.parts, self.y, self.rows)
 
     def factor(self) -> Array:
         """Factor F (nv, rows) with F^T F = J M^-1 J^T."""
-        found = []
-        for dofs, y in zip(self.acting.ways.dofs, self.y, strict=True):
-            every = jnp.zeros((len(self.columns.inverse), y.shape[1]), y.dtype)
-            found.append(every.at[np.asarray(dofs, int)].set(y, unique_indices=True))
-        return jnp.sqrt(self.columns.inverse)[:, None] * self.acting.gathered(jnp.concatenate(found, 1).T).T
+        return jnp.sqrt(self.columns.inverse)[:, None] * dense(
+            self.acting.parts, self.y, self.rows, len(self.columns.inverse)
+        )
 
     def rates(self, v: Array) -> Array:
         """J v of velocities v (nv,)."""
-        moving = twists(self.columns, self.acting.ways, v, len(self.acting.sides)) if self.wrenches else []
-        return self.acting.rates(self.wrenches, moving, self.signs * v[np.asarray(self.acting.joints, int)])
+        first = {force: n for n, part in enumerate(self.acting.parts) for force in part.starts}
+        ends = np.asarray([first.get(force, -1) for force in range(len(self.wrenches))], int)
+        V = twists(self.columns.S, self.acting.parts, v)
+        own = jnp.sum(self.wrenches * V[ends], 1)
+        own, at = together(own, self.rows[: len(own)])
+        own = own if (np.diff(at) > 0).all() else own[np.argsort(at)]
+        return jnp.concatenate([own, self.signs * v[np.asarray(self.acting.joints, int)]])
 
     def response(self, x: Array) -> Array:
         """The y (nv,) of forces x (rows,), as `FactoredDynamics.respond` takes it."""
-        return response(self.acting.ways, self.y, self.acting.spread(x), len(self.columns.inverse))
+        return response(self.acting.parts, self.y, x[self.rows], len(self.columns.inverse))
 
 
 def _islands(

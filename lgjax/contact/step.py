@@ -134,9 +134,6 @@ def impact(
     tau = forces.tau - model.damping * v
     inertia = model.armature + h * model.damping + own_inertia(forces.implicit, h)
     model = model.replace(armature=inertia, damping=jnp.zeros_like(model.damping))
-    from_rest = None  # accelerations without the velocity-dependent forces
-    if contacts.restitution is not None:
-        from_rest = articulated_body(model, q, jnp.zeros_like(v), tau, applied)
     turning = -_without_turning(model, v, jnp.zeros_like(v))
     held = bilateral(model, forces.loops, q, v, turning, h, forces.implicit)
     iterations = settings.iterations
@@ -148,7 +145,7 @@ def impact(
     mean = _mean_velocity(half, v, h, held, iterations)
     # One kernel of its own where the whole step is too large for one.
     step = batched(partial(_impact, settings, joined(model, forces.loops)))
-    return step(model, contacts, q, v, mean, from_rest, tau, applied, h, guess, held)
+    return step(model, contacts, q, v, mean, tau, applied, h, guess, held)
 
 
 def _mean_velocity(half, v, h, held: Bilateral | None, iterations: int) -> Array:
@@ -163,13 +160,14 @@ def _mean_velocity(half, v, h, held: Bilateral | None, iterations: int) -> Array
 
 
 def _impact(
-    settings: Settings, together, model: Model, contacts: Contacts, q, v, mean, from_rest, tau, applied, h, guess, held
+    settings: Settings, together, model: Model, contacts: Contacts, q, v, mean, tau, applied, h, guess, held
 ) -> Impact:
-    free = FactoredDynamics(model, q, mean, tau, applied, model.armature)
+    bounces = contacts.restitution is not None
+    free = FactoredDynamics(model, q, mean, tau, applied, model.armature, from_rest=bounces)
     v_free = v + h * _without_turning(model, mean, free.vdot)
-    v_t = v if from_rest is None else v_free - h * from_rest
+    v_t = v if free.from_rest is None else v_free - h * free.from_rest
     if held is not None:
-        v_free, v_t = held.held(v_free), v_t if from_rest is None else held.held(v_t)
+        v_free, v_t = held.held(v_free), v_t if not bounces else held.held(v_t)
     points = detect(contacts, model, free.poses, free.origin)
     joints = joint_rows(contacts, model, q, h)
     laws = contacts.friction, contacts.restitution, h, contacts.smoothing
@@ -193,7 +191,7 @@ def _impact(
     if held is not None:
         dv, dq = held.allowed(dv), held.allowed(dq)
     after, lift = v_free + dv, dq
-    if from_rest is not None:
+    if bounces:
         kept = _energy_factors(acting.islands, model, q, after, found.excess)
         after, lift = kept * after, dq + 0.5 * h * (1 - kept) * after
     impulse, velocity, left_out = found.impulse, found.velocity, jnp.zeros((), bool)

@@ -1,5 +1,7 @@
 """Linear systems and diagonals of the small matrices of a contact problem."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,8 @@ from lgjax.numerics.rank import product
 
 Array = jax.Array
 
-SEGMENT = 16  # columns that are eliminated by one loop
+SEGMENT = 12  # columns that are eliminated by one loop
+BLOCK = 3  # of them at once, which reads and writes the others once
 SMALL = 200  # rows of a system that is solved here; a library solves larger ones
 
 
@@ -55,18 +58,33 @@ def _eliminate(columns: Array, y: Array) -> Array:
     n = len(y)
     places = jnp.arange(n, dtype=jnp.int32)
 
-    def forward(k, j, table, turn_of):
-        """One of the rows that are left becomes the pivot of column j, which is row k of the table."""
-        own = jax.lax.dynamic_index_in_dim(table, k, keepdims=False)
-        size = jnp.where(turn_of < n, -jnp.ones_like(own), jnp.abs(own))
+    def chosen(panel, turn_of, j):
+        """The row that becomes the pivot of a column, which is the first of a panel, and its part in each row left."""
+        size = jnp.where(turn_of < n, -jnp.ones_like(panel[0]), jnp.abs(panel[0]))
         best = jnp.min(jnp.where(size == jnp.max(size), places, n))  # NaN: none
         # Without barriers, each entry of the table would compute this and the parts below again.
         best = jax.lax.optimization_barrier(best)
-        pivot = jax.lax.dynamic_index_in_dim(table, best, 1, keepdims=False)
         turn_of = jnp.where(places == best, j, turn_of)
-        parts = _quotient(own, jax.lax.dynamic_index_in_dim(pivot, k, keepdims=False))
-        parts = jax.lax.optimization_barrier(jnp.where(turn_of < n, jnp.zeros_like(own), parts))
-        return table - parts * pivot[:, None], turn_of
+        parts = _quotient(panel[0], jax.lax.dynamic_index_in_dim(panel[0], best, keepdims=False))
+        parts = jax.lax.optimization_barrier(jnp.where(turn_of < n, jnp.zeros_like(parts), parts))
+        return best, parts, turn_of
+
+    def forward(block, first, turn, carry):
+        """Columns that are a block of the table's lose what is not in their pivots' rows, and so does the table."""
+        table, turn_of = carry
+        panel, pivots = jax.lax.dynamic_slice_in_dim(table, block * turn, block), []
+        for c in range(block):
+            best, parts, turn_of = chosen(panel, turn_of, first + block * turn + c)
+            row = jax.lax.dynamic_index_in_dim(table, best, 1, keepdims=False)
+            for other, of_other in pivots:
+                row = row - other * jax.lax.dynamic_index_in_dim(of_other, best, keepdims=False)
+            row = jax.lax.optimization_barrier(row)
+            own = jax.lax.dynamic_slice_in_dim(row, block * turn, block)
+            panel = panel[1:] - parts * own[c + 1 :, None]
+            pivots.append((row, parts))
+        for row, parts in pivots:
+            table = table - parts * row[:, None]
+        return table, turn_of
 
     def back(i, carry):
         """Finds x_j for the last j that is not known yet."""
@@ -78,12 +96,14 @@ def _eliminate(columns: Array, y: Array) -> Array:
         return jax.lax.dynamic_update_index_in_dim(x, found, j, 0), right - own * found
 
     table, turn_of = jnp.concatenate([columns, y[None]]), jnp.full(y.shape, n, jnp.int32)
-    done = []
-    for first in range(0, n, SEGMENT):  # columns that are done are left out
+    done, first = [], 0
+    while first < n:  # columns that are done are left out
         count = min(SEGMENT, n - first)
-        turn = lambda j, carry, first=first: forward(j, first + j, *carry)
-        table, turn_of = jax.lax.fori_loop(0, count, turn, (table, turn_of))
-        done, table = [*done, table[:count]], table[count:]
+        block = BLOCK if count >= BLOCK else 1
+        count -= count % block
+        turn = partial(forward, block, first)
+        table, turn_of = jax.lax.fori_loop(0, count // block, turn, (table, turn_of))
+        done, table, first = [*done, table[:count]], table[count:], first + count
     right, table = table[0], jnp.concatenate(done)
     return jax.lax.fori_loop(0, n, back, (jnp.zeros_like(y), right))[0]
 

@@ -19,7 +19,8 @@ from lgjax.execution.scalars.regions import Fill, Loop, While
 class Memory:
     """An array in memory. place: its address. known: whether its numbers are the same for all systems.
 
-    owners: how many nodes that are still to be used have it as their value.
+    owners: how many nodes that are still to be used have it as their value. room: for how many numbers it has been
+    made, 0 for `length`.
     """
 
     place: str
@@ -27,6 +28,7 @@ class Memory:
     dtype: np.dtype
     known: bool = False
     owners: int = 0
+    room: int = 0
     # Layout of an argument: its numbers lie in "columns" of one vector each, or one "batch" apart, or are for "all".
     given: str = ""
 

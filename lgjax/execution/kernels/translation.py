@@ -22,6 +22,8 @@ from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.program import ScalarProgram
 from lgjax.execution.scalars.regions import Fill, Loop, Region, While
 
+WASTE = 3  # an array may lie where one was that is longer, by so much
+
 
 class Translation(ABC):
     """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed.
@@ -295,13 +297,14 @@ class Translation(ABC):
     def _new(self, length: int, dtype: np.dtype) -> Memory:
         """Memory for an array, where one was that nothing needs any more."""
         dtype = self._own(dtype)
-        found = next((x for x in self.free if x.length == length), None)
-        if found is None:
-            found = Memory(f"{self.LOCAL}array{len(self.memories)}", length, dtype)
+        fits = [x for x in self.free if length <= x.room <= WASTE * length]
+        if not fits:
+            found = Memory(f"{self.LOCAL}array{len(self.memories)}", length, dtype, room=length)
             self.memories.append(found)
         else:
+            found = min(fits, key=lambda x: x.room)
             self.free.remove(found)
-        return Memory(found.place, length, dtype)
+        return Memory(found.place, length, dtype, room=found.room)
 
     def _own(self, dtype: np.dtype) -> np.dtype:
         """That of the numbers of this program."""
