@@ -37,7 +37,7 @@ def mechanism(seed, count):
                 mass=rng.uniform(0.5, 2),
                 com=rng.normal(size=3),
                 inertia=rng.uniform(0.1, 0.2) * np.eye(3),
-            )  # fmt: skip
+            )
         )
     model = build(bodies)
     touching = {f"body{n}": shapes.sphere(0.1) for n in rng.permutation(count)[: 2 + count // 2].tolist()}
