@@ -19,12 +19,14 @@ from lgjax.shapes.contact import Array
 from lgjax.shapes.minkowski import Difference, Found, judged
 
 STEPS = 60
+STALLS = 8  # a small turn of v, which the gap needs, changes its length by less than round-off
 
 
 class _Simplex(NamedTuple):
     """Points (3, 3) of D with labels (3, k) and weights (3,), 0 for none, and their point v (3,) nearest to 0.
 
-    best: Found so far. steps: so far. going: whether there will be another one.
+    normal, gap: the best so far. steps, stalls: so far, and those of them that came no nearer. going: whether there
+    will be another one.
     """
 
     points: Array
@@ -34,6 +36,7 @@ class _Simplex(NamedTuple):
     normal: Array
     gap: Array
     steps: Array
+    stalls: Array
     going: Array
 
 
@@ -47,7 +50,8 @@ def nearest(D: Difference, start: Array, size: Array, least: Array, wanted: Arra
     weights = sm.stack(zero + 1, zero, zero)
     count = jnp.zeros((), jnp.int32)
     points, labels = jnp.stack([w] * 3), jnp.stack([label] * 3)
-    begin = _Simplex(points, labels, weights, w, start, -sm.dot(start, w), count, wanted & (norm(w) > least))
+    goes = wanted & (norm(w) > least)
+    begin = _Simplex(points, labels, weights, w, start, -sm.dot(start, w), count, count, goes)
     end = iterate_while(lambda state: state.going, lambda state: _approach(D, state, least), begin)
     # Labels without weight are those of another point.
     none = end.weights[:, None] <= 0
@@ -65,21 +69,25 @@ def _approach(D: Difference, state: _Simplex, least: Array) -> _Simplex:
     labels = jnp.concatenate([label[None], state.labels])
     v, weights, inside = _closest(w, state.points, state.weights > 0)
     nearer = norm(v) < length * (1 - 2 * eps)
+    beyond = length - gap > 16 * eps * length
+    turned = beyond & (norm(v) <= length * (1 + 4 * eps)) & (state.stalls < STALLS)
     # One of the four has no weight.
     dropped = jnp.argmin(weights).astype(jnp.int32)
     order = np.arange(3, dtype=np.int32)
     kept = jnp.where(order >= dropped, order + 1, order)
-    take = lambda x, old: jnp.where(nearer, x[kept], old)
+    taken = nearer | turned
+    take = lambda x, old: jnp.where(taken, x[kept], old)
     better = gap > state.gap
-    going = nearer & ~inside & (length - gap > 16 * eps * length) & (norm(v) > least) & (state.steps < STEPS)
+    going = taken & ~inside & beyond & (norm(v) > least) & (state.steps < STEPS)
     return _Simplex(
         take(points, state.points),
         take(labels, state.labels),
         take(weights, state.weights),
-        jnp.where(inside, jnp.zeros_like(v), jnp.where(nearer, v, state.v)),
+        jnp.where(inside, jnp.zeros_like(v), jnp.where(taken, v, state.v)),
         jnp.where(better, normal, state.normal),
         jnp.where(better, gap, state.gap),
         state.steps + 1,
+        state.stalls + jnp.where(nearer, 0, 1).astype(jnp.int32),
         going,
     )
 
@@ -92,13 +100,14 @@ def _closest(w: Array, others: Array, there: Array) -> tuple[Array, Array, Array
     e = [others[k] - w for k in range(3)]
     square = [sm.dot(x, x) for x in e]
     zero, one = jnp.zeros_like(square[0]), jnp.ones_like(square[0])
-    tiny = float(jnp.finfo(w.dtype).eps) ** 1.5
+    eps = float(jnp.finfo(w.dtype).eps)
+    tiny = eps**1.5
     best, least, weights = w, sm.dot(w, w), [zero] * 3
 
-    def offer(state, valid, v, shares):
+    def offer(state, valid, v, shares, slack=0.0):
         best, least, weights = state
         length = sm.dot(v, v)
-        valid = valid & (length < least)
+        valid = valid & (length < least * (1 + slack))
         weights = [jnp.where(valid, x, y) for x, y in zip(shares, weights, strict=True)]
         return jnp.where(valid, v, best), jnp.where(valid, length, least), weights
 
@@ -109,15 +118,23 @@ def _closest(w: Array, others: Array, there: Array) -> tuple[Array, Array, Array
         valid = full & (share > 0) & (share < 1)
         state = offer(state, valid, w + share * e[k], [share if i == k else zero for i in range(3)])
     for i, j in ((0, 1), (0, 2), (1, 2)):
-        N = sm.cross(e[i], e[j])
-        area = sm.dot(N, N)
-        full = there[i] & there[j] & (area > tiny * square[i] * square[j])
-        area = jnp.where(full, area, one)
-        v = N * (sm.dot(N, w) / area)
-        first, second = sm.dot(sm.cross(v - w, e[j]), N) / area, sm.dot(sm.cross(e[i], v - w), N) / area
+        # From the longer side: where both are nearly parallel, N and the weights are then true across and along it.
+        turned = square[i] < square[j]
+        pick = lambda x, y, turned=turned: (jnp.where(turned, y, x), jnp.where(turned, x, y))
+        (long, other), length = pick(e[i], e[j]), jnp.maximum(square[i], square[j])
+        along = 1 / jnp.where(length > 0, length, one)
+        slope = sm.dot(long, other) * along
+        beside = other - slope * long
+        height = sm.dot(beside, beside)
+        full = there[i] & there[j] & (height > tiny * jnp.minimum(square[i], square[j]))
+        N = sm.cross(long, beside)
+        v = N * (sm.dot(N, w) / jnp.where(full, length * height, one))
+        second = -sm.dot(beside, w) / jnp.where(full, height, one)
+        first = -sm.dot(long, w) * along - slope * second
         valid = full & (first > 0) & (second > 0) & (first + second < 1)
+        first, second = pick(first, second)
         shares = [first if k == i else second if k == j else zero for k in range(3)]
-        state = offer(state, valid, v, shares)
+        state = offer(state, valid, v, shares, 8 * eps)  # it is nearer than its sides, if by less than round-off
     c = [sm.cross(e[1], e[2]), sm.cross(e[2], e[0]), sm.cross(e[0], e[1])]
     volume = sm.dot(e[0], c[0])
     full = jnp.all(there) & (volume * volume > tiny * square[0] * square[1] * square[2])

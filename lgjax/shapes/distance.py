@@ -43,8 +43,8 @@ class Distance(NamedTuple):
     """Result of `distance`, world frame.
 
     distance: () m, negative where the bodies overlap: minus the shortest way that separates them. point_a, point_b:
-    (3,) m, the points of both bodies at its ends. normal: (3,) from a to b, of length 1: point_b - point_a = distance
-    normal. error: () m, bound of the error of the distance. status: () int32, `DistanceStatus`.
+    (3,) m, points of the bodies at its ends. normal: (3,) from a to b, of length 1: point_b - point_a = distance
+    normal, unless NOT_SOLVED. error: () m, bound of the error of the distance. status: () int32, `DistanceStatus`.
     """
 
     distance: Array
@@ -127,16 +127,17 @@ def distance_of(D: Difference, radius_a: Any, radius_b: Any) -> Distance:
 
 
 def _result(value: Array, x: Array, y: Array, normal: Array, error: Array, size: Array) -> Distance:
-    x, y = _joined(x, y, normal, value)
-    least = max(TOLERANCE, 64 * float(jnp.finfo(size.dtype).eps))
-    status = flag(DistanceStatus.NOT_SOLVED, ~(error <= least * size))
+    least = max(TOLERANCE, 64 * float(jnp.finfo(size.dtype).eps)) * size
+    x, y = _joined(x, y, normal, value, least)
+    status = flag(DistanceStatus.NOT_SOLVED, ~(error <= least))
     status = status | flag(DistanceStatus.NOT_FINITE, ~jnp.isfinite(value + jnp.sum(normal)))
     return Distance(value, x, y, normal, jax.lax.stop_gradient(error), status)
 
 
-def _joined(x: Array, y: Array, normal: Array, value: Array) -> tuple[Array, Array]:
-    """The points moved by round-off, so that y - x is along the normal."""
+def _joined(x: Array, y: Array, normal: Array, value: Array, least: Array) -> tuple[Array, Array]:
+    """The points moved by round-off, so that y - x is along the normal, and no farther: they stay on the bodies."""
     off = 0.5 * (y - x - value * normal)
+    off = jnp.where(jax.lax.stop_gradient(norm(off)) <= least, off, jnp.zeros_like(off))
     return x + off, y - off
 
 
@@ -169,13 +170,17 @@ def _optimum(D: Difference, size: Array) -> Found:
         apart, length = _apart(D, start, size, least, ~known)
         done = ~known & _is_apart(apart, length, least, margin)
     else:
-        apart, length = _apart(D, start, size, least, jnp.ones((), bool))
+        known = jnp.zeros((), bool)
+        apart, length = _apart(D, start, size, least, ~known)
         done = _is_apart(apart, length, least, margin)
         starts = jnp.concatenate([_normals(D), jnp.stack([apart.normal, start])])
         # The starts of two polytopes are all normals that there can be.
         count = 1 if D.a.polytope and D.b.polytope else max(D.a.starts, D.b.starts)
         overlap = shallowest(D, starts, count, size, margin, ~done)
-    return jax.tree.map(lambda x, y: jnp.where(done, x, y), apart, overlap)
+    # The larger gap is the truer one, and of gaps that are equal to round-off that of the smaller error.
+    change = apart.gap - overlap.gap
+    better = (change > least) | ((change >= -least) & (apart.error < overlap.error))
+    return jax.tree.map(lambda x, y: jnp.where(done | (~known & better), x, y), apart, overlap)
 
 
 def _apart(D: Difference, start: Array, size: Array, least: Array, wanted: Array) -> tuple[Found, Array]:

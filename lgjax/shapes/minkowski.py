@@ -22,7 +22,6 @@ from lgjax.shapes.contact import Array
 from lgjax.shapes.cores import Core
 
 POLISH = 4  # Newton steps
-FLAT = 1e-6  # sines of angles, and lengths relative to the size, below which points count as on a line, or as one
 
 
 class Difference(NamedTuple):
@@ -136,35 +135,27 @@ def _newton(D: Difference, normal: Array, labels: Array, size: Array) -> Array:
     return moved / norm(moved)
 
 
-class _Triangle(NamedTuple):
-    """A triangle of points of D, the longer of two sides first.
+def _turned(x: list[Array], turn: Array) -> list[Array]:
+    """Three things in their order, which begins `turn` () places later."""
+    return [jnp.where(turn == 0, x[k], jnp.where(turn == 1, x[k - 2], x[k - 1])) for k in range(3)]
 
-    e, f: (3,) unit vectors along that side and across it, in the plane; 0 where there is none. edge, face: () bool,
-    whether there are. sides: lengths () of the first side along e, and of the other along e and f. swapped: () bool,
-    whether the first side leads to the third point.
+
+def _longest_first(w: list[Array]) -> tuple[list[Array], Array]:
+    """Three points so that the first two are farthest apart, and by how many places () they are turned."""
+    sides = [w[k - 2] - w[k] for k in range(3)]
+    turn = jnp.argmax(jnp.stack([jax.lax.stop_gradient(sm.dot(x, x)) for x in sides])).astype(jnp.int32)
+    return _turned(w, turn), turn
+
+
+def _shows(length: Array, gap: Array, size: Array) -> Array:
+    """Whether a length () of a triangle defines the normal: more than its round-off does.
+
+    Round-off turns a normal across a length l by eps size / l, and moves the nearest point by eps size gap / l. Without
+    that length the gap is wrong by l² / gap. The smaller error wins.
     """
-
-    e: Array
-    f: Array
-    edge: Array
-    face: Array
-    sides: tuple[Array, Array, Array]
-    swapped: Array
-
-
-def _triangle(w: list[Array], size: Array) -> _Triangle:
-    still = jax.lax.stop_gradient
-    first, second = w[1] - w[0], w[2] - w[0]
-    swapped = still(sm.dot(first, first) < sm.dot(second, second))
-    first, second = jnp.where(swapped, second, first), jnp.where(swapped, first, second)
-    unit = lambda x, has: jnp.where(has, x / norm(jnp.where(has, x, jnp.ones_like(x))), jnp.zeros_like(x))
-    edge = still(norm(first) > FLAT * size)
-    e = unit(first, edge)
-    across = second - sm.dot(second, e) * e
-    # Where nearly on a line, the third point counts for nothing.
-    face = edge & still((norm(across) > FLAT * norm(second)) & (norm(second) > FLAT * size))
-    f = unit(across, face)
-    return _Triangle(e, f, edge, face, (sm.dot(e, first), sm.dot(e, second), sm.dot(f, second)), swapped)
+    eps = float(jnp.finfo(size.dtype).eps)
+    length, gap = length / size, gap / size
+    return jax.lax.stop_gradient((length > 16 * eps) & (length * length * length > eps * gap * gap))
 
 
 def conditions(D: Difference, n: Array, labels: Array, size: Array) -> Array:
@@ -172,26 +163,47 @@ def conditions(D: Difference, n: Array, labels: Array, size: Array) -> Array:
 
     Across a side, n is also across the line from the origin to it; and n has length 1.
     """
-    w = [D.point(label, n) for label in labels]
-    of = _triangle(w, size)
-    t = sm.cross(n, of.e)
-    corner = (w[0] - sm.dot(n, w[0]) * n) / size
-    edge = sm.dot(of.e, n) * of.e + sm.dot(t, w[0] / size) * t
-    face = sm.dot(of.e, n) * of.e + sm.dot(of.f, n) * of.f
-    across = jnp.where(of.face, face, jnp.where(of.edge, edge, corner))
+    (w, b, c), _ = _longest_first([D.point(label, n) for label in labels])
+    unit = lambda x, has: jnp.where(has, x / norm(jnp.where(has, x, jnp.ones_like(x))), jnp.zeros_like(x))
+    gap = sm.dot(n, w)
+    on_edge = _shows(norm(b - w), gap, size)
+    e = unit(b - w, on_edge)
+    beside = c - w - sm.dot(c - w, e) * e
+    on_face = on_edge & _shows(norm(beside), gap, size)
+    f = unit(beside, on_face)
+    t = sm.cross(n, e)
+    corner = (w - gap * n) / size
+    edge = sm.dot(e, n) * e + sm.dot(t, w / size) * t
+    face = sm.dot(e, n) * e + sm.dot(f, n) * f
+    across = jnp.where(on_face, face, jnp.where(on_edge, edge, corner))
     return across + 0.5 * (sm.dot(n, n) - 1) * n
 
 
 def shares(D: Difference, n: Array, labels: Array, size: Array) -> tuple[list[Array], list[Array]]:
-    """Weights (3 of ()) of the points of the labels, whose mean is along n, and these points."""
+    """Weights (3 of ()) of the points of the labels, whose mean is along n, and these points.
+
+    They are at least 0 and of sum 1. Where the mean would lie outside of the triangle it is the nearest of its sides.
+    """
     w = [D.point(label, n) for label in labels]
-    of = _triangle(w, size)
-    along, beside, height = of.sides
+    (a, b, c), turn = _longest_first([x - sm.dot(n, x) * n for x in w])  # in the plane across n
     divide = lambda x, y, has: jnp.where(has, x / jnp.where(has, y, jnp.ones_like(y)), jnp.zeros_like(x))
-    other = divide(-sm.dot(of.f, w[0]), height, of.face)
-    one = divide(-sm.dot(of.e, w[0]) - other * beside, along, of.edge)
-    clip = lambda x: jnp.clip(x, jnp.zeros_like(x), jnp.ones_like(x))
-    first, one, other = clip(1 - one - other), clip(one), clip(other)
-    total = first + one + other
-    second, third = jnp.where(of.swapped, other, one), jnp.where(of.swapped, one, other)
-    return [first / total, second / total, third / total], w
+    longest, other = b - a, c - a
+    square, across = sm.dot(longest, longest), sm.cross(n, longest)
+    height, least = sm.dot(across, other), 16 * float(jnp.finfo(size.dtype).eps) * size
+    wide = (square > 0) & (height * height > least * least * square)
+    third = divide(-sm.dot(across, a), height, wide)
+    second = divide(-sm.dot(longest, a) - third * sm.dot(longest, other), square, wide)
+    inside = wide & (third >= 0) & (second >= 0) & (second + third <= 1)
+    best, nearest = [1 - second - third, second, third], jnp.where(inside, -jnp.ones_like(square), jnp.inf)
+    for k in range(3):
+        first, side = (a, b, c)[k], (a, b, c)[k - 2] - (a, b, c)[k]
+        length = sm.dot(side, side)
+        share = divide(-sm.dot(side, first), length, length > 0)
+        share = jnp.clip(share, jnp.zeros_like(share), jnp.ones_like(share))
+        v = first + share * side
+        nearer = sm.dot(v, v) < nearest
+        along = [jnp.zeros_like(share)] * 3
+        along[k], along[k - 2] = 1 - share, share
+        best = [jnp.where(nearer, x, y) for x, y in zip(along, best, strict=True)]
+        nearest = jnp.where(nearer, sm.dot(v, v), nearest)
+    return _turned(best, (3 - turn) % 3), w

@@ -2,6 +2,7 @@
 
 import itertools
 
+import coal
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 
 from lgjax import Pose, shapes, so3
 from lgjax.shapes import DistanceStatus
-
-coal = pytest.importorskip("coal")
+from tests.oracles.boxes import box_distances, outside
+from tests.oracles.coal_bodies import coals_distances, coals_hull
 
 MANY = 20
 RNG = np.random.default_rng(5)
@@ -46,7 +47,7 @@ SHAPES = {
         lambda d: np.linalg.norm(d * AXES, axis=1),
         lambda: coal.Ellipsoid(*AXES),
     ),
-    "polyhedron": (lambda: shapes.polyhedron(CORNERS), lambda d: (d @ CORNERS.T).max(1), None),
+    "polyhedron": (lambda: shapes.polyhedron(CORNERS), lambda d: (d @ CORNERS.T).max(1), lambda: coals_hull(CORNERS)),
     "placed": (
         lambda: shapes.placed(shapes.rounded(shapes.ellipsoid(AXES), 0.1), Pose(TURN, jnp.array([0.2, 0.1, -0.3]))),
         lambda d: np.linalg.norm(d @ np.asarray(TURN) * AXES, axis=1) + 0.1 + d @ [0.2, 0.1, -0.3],
@@ -127,22 +128,34 @@ def test_distances_are_those_of_the_best_normal(pair, dtype):
         assert np.all(along @ y <= second(along @ S[k]) + along @ p[k] + tolerance)
 
 
-@pytest.mark.parametrize(
-    "pair", [(x, y) for x, y in itertools.combinations_with_replacement(SHAPES, 2) if SHAPES[x][2] and SHAPES[y][2]]
-)
-def test_distances_apart_are_those_of_coal(pair):
-    (a, _, first), (b, _, second) = (SHAPES[name] for name in pair)
-    R, S = random_poses(MANY)[0], random_poses(MANY)[0]
-    p = 1.4 * random_poses(MANY)[1]
-    found = batch(a(), b())(R, S, p)
-    request = coal.DistanceRequest()
-    request.gjk_tolerance = 1e-12
-    request.gjk_max_iterations = 1000
-    for k in range(MANY):
-        if found.distance[k] > 1e-3:
-            places = coal.Transform3s(R[k], np.zeros(3)), coal.Transform3s(S[k], p[k])
-            wanted = coal.distance(first(), places[0], second(), places[1], request, coal.DistanceResult())
-            assert abs(found.distance[k] - wanted) < 2e-6  # of coal, for curved bodies
+COALS = [name for name in SHAPES if SHAPES[name][2]]
+
+
+@pytest.mark.parametrize("pair", list(itertools.combinations_with_replacement(COALS, 2)), ids="-".join)
+def test_distances_are_those_of_coal(pair):
+    """Of 100,000 pairs in all: apart to 1e-9 m, but for the last digits that coal does not find for some round bodies.
+
+    Overlaps are at most those of coal, to the 1e-7 that it reaches without failing, but for a few deep ones. Where coal
+    finds more, it has missed the least one: the gap along any normal bounds the signed distance.
+    """
+    (a, high, first), (b, low, second) = (SHAPES[name] for name in pair)
+    R, S = random_poses(4800)[0], random_poses(4800)[0]
+    p = random_poses(4800, 3.5)[1]
+    found = jax.tree.map(np.asarray, batch(a(), b())(R, S, p))
+    np.testing.assert_array_equal(found.status, 0)
+    n = found.normal[:, None]
+    own = np.array([x @ y[0] - high(y @ A)[0] - low(-y @ B)[0] for x, y, A, B in zip(p, n, R, S)])
+    np.testing.assert_allclose(found.distance, own, rtol=0, atol=1e-12)
+    apart = found.distance > 0
+    once = coals_distances(first(), second(), R, S, p, 1e-10, 1e-7)
+    twice = coals_distances(first(), second(), R[apart], S[apart], p[apart], 1e-12, 1e-7)
+    error = np.abs(found.distance - once)
+    error[apart] = np.minimum(error[apart], np.abs(found.distance[apart] - twice))
+    exact = not {"cylinder", "ellipsoid"} & set(pair)
+    assert np.all(error[apart] < (1e-9 if exact else 1e-7))
+    assert np.mean(error[apart] < 1e-9) > 0.998
+    deeper = once[~apart] - found.distance[~apart]
+    assert np.mean(deeper < 5e-7) > (1 if pair == ("box", "box") or "sphere" in pair else 0.99) - 1e-9
 
 
 @pytest.mark.parametrize("depth", [1.0, 0.0], ids=["deep", "touching"])
@@ -162,6 +175,34 @@ def test_boxes_that_are_nearly_aligned_have_the_distance_of_separating_axes(dept
         gaps = np.abs(axes @ places[k]) - np.abs(axes).sum(1) - np.abs(axes @ S[k]).sum(1)
         if gaps.max() < 0:
             assert abs(float(found.distance[k]) - gaps.max()) < (3e-5 if dtype == jnp.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64], ids=["float32", "float64"])
+def test_boxes_with_edges_that_are_nearly_parallel_have_their_distance_and_points_on_them(dtype):
+    """The triangle of corners that holds the normal is then nearly a line."""
+    count, rng = 3000, np.random.default_rng(2)
+    turn = lambda w: np.asarray(so3.exp(jnp.asarray(w)))
+    tilt = 10.0 ** rng.uniform(-8, -2, (count, 1)) * rng.normal(size=(count, 3))
+    about = np.stack([np.zeros(count), np.zeros(count), rng.uniform(-np.pi, np.pi, count)], 1)
+    R, relative = turn(2 * rng.normal(size=(count, 3))), turn(tilt) @ turn(about)
+    # From an edge along z of the first box to the edge of the other one that looks back.
+    gap, angle = 10.0 ** rng.uniform(-4, 0, count), rng.uniform(0.1, 1.4, count)
+    normal = np.stack([np.cos(angle), np.sin(angle), np.zeros(count)], 1)
+    back = -np.sign(np.einsum("nji,nj->ni", relative, normal)) * AXES
+    back[:, 2] = rng.uniform(-1, 1, count) * AXES[2]
+    edge = np.stack([*np.broadcast_to(AXES[:2, None], (2, count)), rng.uniform(-1, 1, count) * AXES[2]], 1)
+    place = edge + gap[:, None] * normal - np.einsum("nij,nj->ni", relative, back)
+    R, S, p = (np.asarray(x, dtype) for x in (R, R @ relative, np.einsum("nij,nj->ni", R, place)))
+    box = SHAPES["box"][0]().astype(dtype)
+    found = jax.tree.map(lambda x: np.asarray(x, float), batch(box, box)(R, S, p))
+    R, S, p = (np.asarray(x, float) for x in (R, S, p))
+    tolerance = 3e-5 if dtype == jnp.float32 else 3e-9
+    for point, turned, middle in ((found.point_a, R, 0 * p), (found.point_b, S, p)):
+        assert np.all(outside(point[:, None], AXES, turned, middle) < tolerance)
+    solved = found.status == 0
+    assert np.mean(solved) > (0.99 if dtype == jnp.float32 else 0.999)
+    wanted = box_distances(AXES, AXES, R, S, p)
+    np.testing.assert_allclose(found.distance[solved], wanted[solved], rtol=0, atol=tolerance)
 
 
 def test_an_edge_that_is_parallel_to_a_face_to_round_off_has_its_height_as_distance():
