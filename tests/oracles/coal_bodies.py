@@ -1,8 +1,10 @@
 """Convex bodies and signed distances of coal, the collision library of Pinocchio."""
 
-import coal
 import numpy as np
+import pytest
 from scipy.spatial import ConvexHull
+
+coal = pytest.importorskip("coal")
 
 
 def coals_hull(corners):

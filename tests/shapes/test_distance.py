@@ -2,7 +2,6 @@
 
 import itertools
 
-import coal
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from lgjax import Pose, shapes, so3
 from lgjax.shapes import DistanceStatus
 from tests.oracles.boxes import box_distances, outside
-from tests.oracles.coal_bodies import coals_distances, coals_hull
+from tests.oracles.coal_bodies import coal, coals_distances, coals_hull
 
 MANY = 20
 RNG = np.random.default_rng(5)
