@@ -258,7 +258,7 @@ def dense(parts: Sequence[Segment], y: list[Array], rows: np.ndarray, nv: int) -
     found = jnp.zeros((nv, len(np.unique(rows))), y[0].dtype)
     for part, own in zip(parts, y, strict=True):
         own, at = together(own, rows[np.asarray(part.forces, int)])
-        found = found.at[np.ix_(part.dofs, at)].set(own, unique_indices=True)
+        found = found.at[np.ix_(np.asarray(part.dofs, int), at)].set(own, unique_indices=True)
     return found
 
 
