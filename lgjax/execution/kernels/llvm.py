@@ -328,10 +328,13 @@ class _Body(Translation):
         kind = kind_of_dtype(memory.dtype)
         return self._from_memory(self.out.operation(f"bitcast {vector} {found} to {vector}", kind), memory.dtype)
 
-    def _write(self, memory: Memory, address: str, first: int, value: Any) -> None:
+    def _write(self, memory: Memory, address: str, first: int, value: Any, waits: bool = False) -> None:
         place = self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {first}") if first else address
         align = self.out.width * BYTES[memory.dtype.name]
-        self.out.line(f"store {self._to_memory(value, memory.dtype)}, ptr {place}, align {align}")
+        # Of what is loaded, chosen and stored LLVM makes a store with a mask, which takes AMD's processors ten times as
+        # long as a choice and a store; not of what is volatile.
+        store = "store volatile" if waits else "store"
+        self.out.line(f"{store} {self._to_memory(value, memory.dtype)}, ptr {place}, align {align}")
 
     def _waiting(self, new: Any, old: Any, kind: str) -> Any:
         return self.out.select(self.active[-1], new, old(), kind)

@@ -331,7 +331,7 @@ class _Body(Translation):
         offset = self.out.operation("mul.wide.s32", number, self._bytes(memory), kind="q")
         return self._read(memory, self.out.operation("add.u64", address, offset, kind="q"), first)
 
-    def _write(self, memory: Memory, address: str, first: int, value: Any) -> None:
+    def _write(self, memory: Memory, address: str, first: int, value: Any, waits: bool = False) -> None:
         value = value if isinstance(value, str) else self._register(value, memory.dtype)
         if memory.dtype == BOOL:
             value = self.out.operation("selp.u32", 1, 0, value, kind="i")

@@ -103,7 +103,7 @@ class Translation(ABC):
         """The same, further by a number of entries that each system computes."""
 
     @abstractmethod
-    def _write(self, memory: Memory, address: str, first: int, value: Any) -> None: ...
+    def _write(self, memory: Memory, address: str, first: int, value: Any, waits: bool = False) -> None: ...
 
     @abstractmethod
     def _waiting(self, new: Any, old: Callable[[], Any], kind: str) -> Any:
@@ -273,7 +273,7 @@ class Translation(ABC):
             address = self._address_of(memory, steps, [inside[k] for k in turns])
             if waits:
                 value = self._waiting(value, partial(self._read, memory, address, first), kind_of_dtype(fill.dtype))
-            self._write(memory, address, first, value)
+            self._write(memory, address, first, value, waits)
         for turns in reversed(loops[: fill.outer]):
             self._again(turns, [])
         return memory
@@ -347,7 +347,7 @@ class Translation(ABC):
         for k in range(together):
             value = self._read(source, there, k)
             old = partial(self._read, to, here, k)
-            self._write(to, here, k, self._waiting(value, old, kind_of_dtype(to.dtype)) if waits else value)
+            self._write(to, here, k, self._waiting(value, old, kind_of_dtype(to.dtype)) if waits else value, waits)
         self._again(turns, [])
 
     def _saving(self, ran: Ran, inside: dict[int, Any]) -> Callable[[int], None] | None:

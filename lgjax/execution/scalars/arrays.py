@@ -292,7 +292,8 @@ class Arrays(Storage):
             return body.graph.node(name, None, total, value, key=name)
 
         shape, dtype = [x.shape[k] for k in kept], np.dtype(eqn.outvars[0].aval.dtype)
-        return viewed(self.filled(shape, dtype, entry, [x.shape[k] for k in axes], _first(name, dtype)), dtype)
+        start, sums = _first(name, dtype), name == "add"
+        return viewed(self.filled(shape, dtype, entry, [x.shape[k] for k in axes], start, sums=sums), dtype)
 
     def _product(self, eqn: Any, a: Any, b: Any) -> Pull:
         (ca, cb), (ba, bb) = eqn.params["dimension_numbers"]
@@ -309,7 +310,8 @@ class Arrays(Storage):
 
         shape = [*(a.shape[k] for k in ba), *(a.shape[k] for k in free_a), *(b.shape[k] for k in free_b)]
         dtype = np.dtype(eqn.outvars[0].aval.dtype)
-        return viewed(self.filled(shape, dtype, entry, [a.shape[k] for k in ca], _first("add", dtype)), dtype)
+        start = _first("add", dtype)
+        return viewed(self.filled(shape, dtype, entry, [a.shape[k] for k in ca], start, sums=True), dtype)
 
     def _joined(self, eqn: Any, *parts: Any, axis: int) -> Pull:
         """Arrays one after the other."""

@@ -39,10 +39,12 @@ class Storage:
         inside: Sequence[int] | None = None,
         start: Scalar = 0,
         into: tuple[View, int] | None = None,
+        sums: bool = False,
     ) -> View:
         """In memory, the array of entry(body, index); with turns `inside`, of entry(body, total, index, index inside).
 
-        into: of an array in memory, of so many entries, the view that is filled.
+        into: of an array in memory, of so many entries, the view that is filled. sums: whether entries are sums, of
+        which a turn may add several terms.
         """
         body, turns, sizes = self.run.inner(), [], []
         long = [k for k, n in enumerate(shape) if n > 1]
@@ -58,7 +60,9 @@ class Storage:
 
         outside = [index(n, together if long and k == long[-1] else 1) for k, n in enumerate(shape)]
         outer = len(turns)
-        within = [] if inside is None else [index(n) for n in inside]
+        terms = next(n for n in TOGETHER if inside[-1] % n == 0) if sums and inside else 1
+        last = [] if not inside else [0 if inside[-1] == terms else index(inside[-1], terms)]
+        within = [*map(index, (inside or ())[:-1]), *last]
         view, length = into or (View(Ref(-1), 0, in_rows(shape)), math.prod(shape))
         places, totals, values = [], [], []
         for k in range(together):
@@ -73,7 +77,8 @@ class Storage:
                 if len(turns) > outer:
                     total = body.graph.input()
                     totals.append(total.index)
-                values.append(entry(body, total, at, within))
+                one = lambda total, within, at=at: entry(body, total, at, within)
+                values.append(self._sum(body, one, total, within, terms))
             first, steps, of = view.place(body, at)
             places.append((first, steps, tuple(x.index for x in of)))
         loops = {"sizes": sizes, "outer": outer, "turns": turns, "captured": body.captured}
@@ -82,6 +87,17 @@ class Storage:
         args = [*body.outside, *([view.memory] if into else [])]
         node = self.graph.node("fill", fill, *args, key=id(fill))
         return View(node, 0, in_rows(shape))
+
+    @staticmethod
+    def _sum(body: Any, entry: Callable, total: Scalar, within: list, terms: int) -> Scalar:
+        """The total with so many terms more, which are added first: none of them waits for the turn before."""
+        if terms == 1:
+            return entry(total, within)
+        last, found = within[-1], 0
+        for k in range(terms):
+            here = (last[0], range(k, last[1].stop, terms)) if isinstance(last, tuple) else k
+            found = entry(found, [*within[:-1], here])
+        return body.graph.add(found, total)
 
     def stored(self, x: Any, dtype: np.dtype) -> Pull:
         """An array in memory whose entries lie in the order of their indices, from the first number on."""
