@@ -169,6 +169,9 @@ def _optimum(D: Difference, size: Array) -> Found:
         known = overlap.error <= least
         apart, length = _apart(D, start, size, least, ~known)
         done = ~known & _is_apart(apart, length, least, margin)
+        again = shallowest(D, apart.normal[None], 1, size, margin, ~known & ~done)
+        better = ~known & ~done & _is_better(again, overlap, least)
+        overlap = jax.tree.map(lambda x, y: jnp.where(better, x, y), again, overlap)
     else:
         known = jnp.zeros((), bool)
         apart, length = _apart(D, start, size, least, ~known)
@@ -177,10 +180,14 @@ def _optimum(D: Difference, size: Array) -> Found:
         # The starts of two polytopes are all normals that there can be.
         count = 1 if D.a.polytope and D.b.polytope else max(D.a.starts, D.b.starts)
         overlap = shallowest(D, starts, count, size, margin, ~done)
-    # The larger gap is the truer one, and of gaps that are equal to round-off that of the smaller error.
-    change = apart.gap - overlap.gap
-    better = (change > least) | ((change >= -least) & (apart.error < overlap.error))
-    return jax.tree.map(lambda x, y: jnp.where(done | (~known & better), x, y), apart, overlap)
+    better = done | (~known & _is_better(apart, overlap, least))
+    return jax.tree.map(lambda x, y: jnp.where(better, x, y), apart, overlap)
+
+
+def _is_better(new: Found, old: Found, least: Array) -> Array:
+    """The larger gap is the truer one, and of gaps that are equal to round-off that of the smaller error."""
+    change = new.gap - old.gap
+    return (change > least) | ((change >= -least) & (new.error < old.error))
 
 
 def _apart(D: Difference, start: Array, size: Array, least: Array, wanted: Array) -> tuple[Found, Array]:
