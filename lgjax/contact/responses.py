@@ -4,8 +4,8 @@ Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: a wr
 force y = S^T P, and the parent the wrench P - U D^-1 y, and so on to the world. The *way* of a body is the list of
 velocities of the joints that it passes, from the body to the world. A unit force at a contact is described by the y of
 all velocities on this way; two forces a, b have a^T J M^-1 J^T b = sum y_a y_b / D over the velocities that their ways
-share, and M^-1 J^T follows by the outward pass. Nothing else of the mass matrix is needed. Velocities that feel the same
-forces are a *segment*, on which all of these run as one array.
+share, and M^-1 J^T follows by the outward pass. Nothing else of the mass matrix is needed. Velocities that feel the
+same forces are a *segment*, on which all of these run as one array.
 
 Source: [featherstone2008] section 7.3 read as a factorization; J M^-1 J^T is Delassus' operator.
 """
