@@ -14,7 +14,8 @@ from lgjax.execution.scalars.graph import Ref, Scalar, is_number
 from lgjax.execution.scalars.pulls import Here, Index, Pull, View, in_rows, loaded, viewed
 from lgjax.execution.scalars.regions import Fill
 
-TOGETHER = 4, 3, 2, 1  # neighboring entries that one turn computes
+TOGETHER = 4, 3, 2, 1  # neighboring entries that one turn computes, and terms of a sum that it adds
+TERMS = 12  # of all sums of a turn, which is so much longer
 MAX_SCALARS = 20_000  # scalars that one array may become
 
 
@@ -60,9 +61,10 @@ class Storage:
 
         outside = [index(n, together if long and k == long[-1] else 1) for k, n in enumerate(shape)]
         outer = len(turns)
-        terms = next(n for n in TOGETHER if inside[-1] % n == 0) if sums and inside else 1
-        last = [] if not inside else [0 if inside[-1] == terms else index(inside[-1], terms)]
-        within = [*map(index, (inside or ())[:-1]), *last]
+        inner = list(inside or ())
+        fits = lambda n: inner[-1] % n == 0 and n * together <= TERMS
+        terms = next(filter(fits, TOGETHER)) if sums and inner else 1
+        within = [*map(index, inner[:-1]), *(0 if n == terms else index(n, terms) for n in inner[-1:])]
         view, length = into or (View(Ref(-1), 0, in_rows(shape)), math.prod(shape))
         places, totals, values = [], [], []
         for k in range(together):
