@@ -6,7 +6,7 @@
 The model of `humanoid.py` (35 velocities), with dampers at the joints, falls from random attitudes; what is timed are
 steps of 2 ms after `SETTLE` of them, when all lie or kneel. lgjax advances a batch in float32. Its derivative is the
 pullback of a step with respect to the state, or to everything: all parameters of the model, friction and restitution,
-too. It is too large for a kernel and compiles for minutes, so it is left out by default.
+too. It compiles for one to two minutes, so it is left out by default.
 MuJoCo runs one after the other, its derivative is by differences (`mjd_transitionFD`), with respect to the state alone.
 Of Pinocchio only the mass matrix, the forces of inertia and the contact solver are timed, on lgjax's matrices at the
 same states. `residual`: lgjax, Pinocchio: the largest violation of the law of contact over 1 m/s plus the fastest
