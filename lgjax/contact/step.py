@@ -167,7 +167,7 @@ def _impact(
     v_free = v + h * _without_turning(model, mean, free.vdot)
     v_t = v if free.from_rest is None else v_free - h * free.from_rest
     if held is not None:
-        v_free, v_t = held.held(v_free), v_t if not bounces else held.held(v_t)
+        v_free, v_t = held.held(v_free), held.held(v_t) if bounces else v_t
     points = detect(contacts, model, free.poses, free.origin)
     joints = joint_rows(contacts, model, q, h)
     laws = contacts.friction, contacts.restitution, h, contacts.smoothing
