@@ -45,6 +45,21 @@ def test_both_machines_and_xla_take_the_same_step(monkeypatch):
     jax.clear_caches()
 
 
+def test_code_of_level_0_has_the_same_bits(monkeypatch):
+    contacts, states = on_the_ground(9)
+    names, real, found = set(), native.registered, {}
+    monkeypatch.setattr(native, "registered", lambda text: names.add(real(text)) or real(text))
+    for level in ("0", "1"):
+        monkeypatch.setenv("LGJAX_OPTIMIZATION_LEVEL", level)
+        native.target_of.cache_clear()
+        found[level] = jax.jit(jax.vmap(lambda *x: step(contacts)(*x)))(*states)
+    assert len(names) == 2
+    jax.tree.map(np.testing.assert_array_equal, found["0"], found["1"])
+    monkeypatch.setenv("LGJAX_OPTIMIZATION_LEVEL", "3")
+    with pytest.raises(ValueError, match="LGJAX_OPTIMIZATION_LEVEL is '3'; it can be 0 or 1"):
+        native.level()
+
+
 @pytest.mark.parametrize("method", [lgjax.contact.TimeStepping(), lgjax.contact.EventDriven(1e-6, 1e-6)])
 def test_a_rollout_is_one_function_per_step_and_does_not_depend_on_its_batch(method, monkeypatch):
     calls, real = [], native.as_native
