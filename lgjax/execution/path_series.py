@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from lgjax.execution._jax import Literal, alone, dce_jaxpr
+from lgjax.execution.primitives import TABLE
 
 Series = list[Any]
 
@@ -54,7 +55,7 @@ def _applied(jaxpr, eqn, inputs: list[Series], order: int) -> list[Series]:
         return [_product(bind, inputs[0], inputs[1], order)]
     if name in _RECURRENCES:
         return [_RECURRENCES[name](order, *inputs)]
-    if name in _LINEAR:
+    if name in TABLE and TABLE[name].linear:
         moves = list(map(_floating, eqn.invars))
         kth = lambda k: bind(*(_coefficient(x, k) if m else x[0] for x, m in zip(inputs, moves, strict=True)))
         found = [kth(k) for k in range(max(map(len, inputs)))]
@@ -115,13 +116,6 @@ _RECURRENCES: dict[str, Callable] = {
 
 
 # ---- all others
-# Linear in what they take of floating numbers. Others may be left out: they only take longer.
-_LISTED = """add add_any sub neg copy convert_element_type reduce_sum cumsum select_n gather scatter-add
-    broadcast_in_dim concatenate dynamic_slice dynamic_update_slice expand_dims pad reshape rev slice split squeeze
-    stack transpose unstack"""
-_LINEAR = frozenset(_LISTED.split())
-
-
 def _integrated(call: Callable, eqn, inputs: list[Series], order: int) -> list[Series]:
     """The series of the operands' tangents through the operation, integrated."""
     places = [n for n, x in enumerate(inputs) if len(x) > 1]

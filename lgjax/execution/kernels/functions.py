@@ -26,11 +26,6 @@ def write(out: Writer, name: str, what: Any, operands: list[Operand]) -> str:
     return FUNCTIONS[name](out, *operands)
 
 
-def is_instruction(name: str) -> bool:
-    """Whether `write`, or the walk through a program, has instructions for an operation of this name."""
-    return name in FUNCTIONS or name in ("convert", "integer_pow", "round", "term", "sum", "sin", "cos")
-
-
 # ---- arithmetic
 def _arithmetic(name: str) -> Callable:
     def of(out: Writer, *operands: Operand) -> str:

@@ -11,19 +11,15 @@ import numpy as np
 
 from lgjax.execution._jax import Literal, jaxprs_in
 from lgjax.execution.jaxprs import remembered
-from lgjax.execution.kernels.functions import is_instruction
-from lgjax.execution.scalars.indexing import MOVES
-from lgjax.execution.scalars.interpreter import HANDLED
+from lgjax.execution.primitives import TABLE
 from lgjax.execution.scalars.lookups import looked_up
 from lgjax.execution.scalars.program import ScalarProgram, dtype_of, heaviest, repeats, size_of
-from lgjax.execution.scalars.unrolling import RULES
 from lgjax.execution.unseen import without_unseen
 
 # `size_of` a program, of which larger ones have arrays in memory, and so have those with loops that end by what they
 # compute: what these carry would take a register each, and systems that are done keep them by a choice each.
 SCALARS = 150_000
 MAX_OPERATIONS = 180_000  # on a CPU; the pullback of a contact step of a humanoid has 130,000: a minute of LLVM
-MOVED = HANDLED | RULES | set(MOVES)  # operations that become others, or only move numbers
 BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in the arrays of a kernel
 
 
@@ -83,7 +79,7 @@ def _writable(jaxpr: Any) -> bool:
         name, inner = eqn.primitive.name, jaxprs_in(eqn)
         if all(isinstance(x, Literal) or x in known for x in eqn.invars):
             known.update(eqn.outvars)
-        elif not (all(map(_writable, inner)) if inner else is_instruction(name) or name in MOVED):
+        elif not (all(map(_writable, inner)) if inner else name in TABLE and TABLE[name].written):
             return False
     return True
 

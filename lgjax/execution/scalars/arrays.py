@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from lgjax.execution.primitives import TABLE, Way, named
 from lgjax.execution.scalars import indexing
 from lgjax.execution.scalars.entries import boxed, objects
 from lgjax.execution.scalars.graph import Ref, Scalar, is_number
-from lgjax.execution.scalars.interpreter import ELEMENTWISE, REARRANGEMENTS
+from lgjax.execution.scalars.interpreter import REARRANGEMENTS
 from lgjax.execution.scalars.lookups import is_table
 from lgjax.execution.scalars.pulls import Index, Pull, View, even, in_rows, separable, viewed
 from lgjax.execution.scalars.storage import Storage
@@ -24,10 +25,10 @@ from lgjax.execution.scalars.storage import Storage
 LARGE = 128  # entries of a result from which on it is computed by loops
 WORK = 512  # products in a product of matrices, from which on it is
 KEPT = 24  # entries of a result of arrays, of which smaller ones become scalars
-ALONE = ELEMENTWISE | {"add_any", "square", "one_minus_square", "copy", "stop_gradient"}
-REDUCED = {"reduce_sum": "add", "reduce_max": "max", "reduce_min": "min", "reduce_and": "and", "reduce_or": "or"}
-LOOKUPS = {"gather", "dynamic_slice"}
-MOVED = {*REARRANGEMENTS, "gather", "dynamic_slice", "unstack", "split"} - {"concatenate", "pad", "stack"}
+ALONE = named(Way.FOLDED, Way.ENTRY, Way.REPLACED, Way.CONVERTED)
+REDUCED = {"reduce_sum": "add"} | {name: TABLE[name].pair for name in named(Way.REDUCED) - {"reduce_prod"}}
+READ = named(Way.READ)
+MOVED = READ | named(Way.CONVERTED, Way.MOVED, Way.PARTED)
 
 
 class Arrays(Storage):
@@ -38,7 +39,7 @@ class Arrays(Storage):
         name, outs = eqn.primitive.name, eqn.outvars
         if (name in MOVED or name in _RULES) and not any(x.aval.size for x in outs):
             return [np.empty(x.aval.shape, object) for x in outs]
-        if name in LOOKUPS and is_table(inputs[0]) and not indexing.is_known(name, inputs):
+        if name in READ and is_table(inputs[0]) and not indexing.is_known(name, inputs):
             inputs = [self.pulled(inputs[0], eqn.invars[0].aval.dtype), *inputs[1:]]
         some = any(isinstance(x, Pull) for x in inputs)
         if not some and (
@@ -87,7 +88,7 @@ class Arrays(Storage):
         name, x, others = eqn.primitive.name, inputs[0], inputs[1:]
         if not isinstance(x, Pull):
             return None
-        if name in LOOKUPS and not indexing.is_known(name, inputs):
+        if name in READ and not indexing.is_known(name, inputs):
             return self._looked_up(eqn, x, others)
         if name == "convert_element_type":
             return None

@@ -4,7 +4,7 @@ An algorithm is written on 3-vectors and 3x3 blocks. Its jaxpr is evaluated on N
 Python numbers (known at trace time) or nodes of a graph of scalars. Products with 0 and 1 disappear, so that a rotation
 about z costs what it would cost written out by hand.
 
-Read first: `graph.py`. Next: `unrolling.py`, for whole programs with loops.
+Read first: `graph.py`, `../primitives.py`. Next: `unrolling.py`, for whole programs with loops.
 """
 
 import math
@@ -18,9 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.execution._jax import ClosedJaxpr, Literal
+from lgjax.execution.primitives import TABLE, Way, named
 from lgjax.execution.scalars import indexing
 from lgjax.execution.scalars.entries import boxed, map_objects, objects
 from lgjax.execution.scalars.graph import Graph, Scalar, is_number
+
+ENTRY, GIVEN = named(Way.ENTRY), named(Way.GIVEN)
 
 
 @dataclass(frozen=True)
@@ -46,21 +49,18 @@ class Interpreter:
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        unary = {"sin": np.sin, "cos": np.cos, "sqrt": np.sqrt, "rsqrt": lambda a: 1 / np.sqrt(a), "abs": abs}
-        self.elementwise: dict[str, Callable] = {
-            "add": np.frompyfunc(graph.add, 2, 1),
-            "add_any": np.frompyfunc(graph.add, 2, 1),
-            "sub": np.frompyfunc(graph.sub, 2, 1),
-            "mul": np.frompyfunc(graph.mul, 2, 1),
-            "div": np.frompyfunc(graph.div, 2, 1),
+        binary = {name: np.frompyfunc(getattr(graph, name), 2, 1) for name in ("add", "sub", "mul", "div")}
+        self.elementwise: dict[str, Callable] = binary | {
             "neg": np.frompyfunc(graph.neg, 1, 1),
+            "add_any": binary["add"],
             "square": np.frompyfunc(lambda a: graph.mul(a, a), 1, 1),
             "one_minus_square": np.frompyfunc(lambda a: graph.mul(graph.add(1.0, a), graph.sub(1.0, a)), 1, 1),
             "copy": lambda x: x,
             "stop_gradient": lambda x: x,
         }
-        for name, on_number in unary.items():
-            self.elementwise[name] = np.frompyfunc(self._unary(name, on_number), 1, 1)
+        for name, row in TABLE.items():
+            if row.way is Way.FOLDED and row.numbers is not None and name not in self.elementwise:
+                self.elementwise[name] = np.frompyfunc(self._unary(name, row.numbers), 1, 1)
 
     def _unary(self, name: str, on_number: Callable) -> Callable:
         return lambda a: float(on_number(a)) if is_number(a) else self.graph.node(name, None, a)
@@ -93,7 +93,7 @@ class Interpreter:
             return [boxed(reduce(self.elementwise["mul"], [inputs[0]] * params["y"]))]
         if name in indexing.MOVES and indexing.is_known(name, inputs):
             return [boxed(indexing.MOVES[name](self.graph, eqn, *inputs))]
-        if name in AS_GIVEN:
+        if name in GIVEN:
             return inputs
         if name == "unseen":
             return [objects(np.zeros(x.aval.shape, x.aval.dtype)) for x in eqn.outvars]
@@ -106,7 +106,7 @@ class Interpreter:
                 return self.evaluate(closed.jaxpr, list(map(objects, closed.consts)), inputs)
         if all(is_number(x) for array in inputs for x in array.flat):
             return _constants(_operation(eqn), inputs)
-        if name in PER_ENTRY:
+        if name in ENTRY:
             return [boxed(np.frompyfunc(partial(self.per_entry, _operation(eqn)), len(inputs), 1)(*inputs))]
         raise self._refusal(name)
 
@@ -151,20 +151,12 @@ class Interpreter:
         return self._reduce_sum({"axes": (left.ndim - 1,)}, self.elementwise["mul"](left, right))
 
 
-_SAME = {  # NumPy's functions that do what primitives do
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "neg": np.negative,
-    "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "is_finite": np.isfinite,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
-}  # fmt: skip
-# Identity matrices and indices are made of these. JAX would compile each operation for each shape.
-_ON_NUMBERS: dict[str, Callable] = {
+# On known numbers, by their parameters. JAX would compile each operation for each shape.
+_BY_PARAMETERS: dict[str, Callable] = {
     "iota": lambda params: np.indices(params["shape"], params["dtype"])[params["dimension"]],
-    "select_n": lambda params, which, *cases: np.choose(which, cases),
-    "clamp": lambda params, low, x, high: np.minimum(np.maximum(x, low), high),
     "integer_pow": lambda params, a: a ** params["y"] if a.dtype.kind == "f" else np.power(a, max(params["y"], 0)),
     "convert_element_type": lambda params, a: np.asarray(a, params["new_dtype"]),
-} | {name: lambda params, *xs, same=same: same(*xs) for name, same in _SAME.items()}
+}
 
 
 def _operation(eqn) -> PerEntry:
@@ -174,10 +166,15 @@ def _operation(eqn) -> PerEntry:
 def _constants(what: PerEntry, inputs) -> list[np.ndarray]:
     """Evaluate an equation whose inputs are all known now."""
     pairs = list(zip(inputs, what.dtypes, strict=True))
-    if (rule := _ON_NUMBERS.get(what.primitive.name)) is not None:
+    name, rule = what.primitive.name, None
+    if name in _BY_PARAMETERS:
+        rule = partial(_BY_PARAMETERS[name], what.params)
+    elif name in TABLE:
+        rule = TABLE[name].numbers
+    if rule is not None:
         numbers = [np.array(x.tolist(), dtype).reshape(x.shape) for x, dtype in pairs]
         with np.errstate(all="ignore"):
-            return [objects(rule(what.params, *numbers))]
+            return [objects(rule(*numbers))]
     with jax.ensure_compile_time_eval():
         values = [jnp.asarray(np.array(x.tolist(), dtype=dtype).reshape(x.shape)) for x, dtype in pairs]
         outs = what.primitive.bind(*values, **what.params)
@@ -189,29 +186,6 @@ def _change_of_kind(eqn) -> tuple | None:
     old, new = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
     kind = lambda dtype: "number" if np.issubdtype(dtype, np.floating) else np.issubdtype(dtype, np.bool_)
     return None if kind(old) == kind(new) else (old, new)
-
-
-# Operations that say something about arrays, to derivatives or about the devices where they are.
-AS_GIVEN = frozenset({"keep", "first_order", "reshard", "sharding_constraint"})
-# Primitives without a folding rule of their own that act on every entry alone.
-_LISTED = """and or not xor gt lt ge le eq ne select_n max min clamp sign floor ceil round rem is_finite
-    exp exp2 expm1 log log1p pow integer_pow cbrt tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf
-    logistic"""
-PER_ENTRY = frozenset(_LISTED.split())
-# All that act so in what a scalarized step becomes.
-ELEMENTWISE = PER_ENTRY | {
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "neg",
-    "sin",
-    "cos",
-    "sqrt",
-    "rsqrt",
-    "abs",
-    "convert_element_type",
-}
 
 
 # ---- rearrangements of entries
@@ -271,9 +245,3 @@ REARRANGEMENTS: dict[str, Callable] = {
     "tile": lambda params, x: np.tile(x, params["reps"]),
     "transpose": lambda params, x: x.transpose(params["permutation"]),
 }
-# Other operations with a rule in this file. What has none is done where its operands are known numbers.
-HANDLED = frozenset({
-    "add", "add_any", "sub", "mul", "div", "neg", "square", "one_minus_square", "copy", "stop_gradient", "sin", "cos",
-    "sqrt", "rsqrt", "abs", "unseen", "unstack", "split", "reduce_sum", "dot_general",
-    *AS_GIVEN, *REARRANGEMENTS,
-})  # fmt: skip

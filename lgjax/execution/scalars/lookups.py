@@ -8,11 +8,12 @@ from typing import Any
 
 from lgjax.execution._jax import Literal, jaxprs_in, while_parts
 from lgjax.execution.jaxprs import remembered
+from lgjax.execution.primitives import Way, named
 from lgjax.execution.scalars.graph import is_number
 from lgjax.execution.scalars.indexing import LOOKED_UP
 from lgjax.execution.scalars.pulls import Pull
 
-NUMBERED = {"dynamic_slice", "gather"}
+READ = named(Way.READ)
 RENAMED = {"reshape", "squeeze", "expand_dims", "broadcast_in_dim", "transpose", "slice", "copy"}
 
 
@@ -37,7 +38,7 @@ def _found(jaxpr: Any, given: frozenset[int]) -> tuple[set[int], bool]:
     read, some = set(), False
     for eqn in reversed(jaxpr.eqns):
         name, operands = eqn.primitive.name, eqn.invars
-        if name in NUMBERED:
+        if name in READ:
             if not known.issuperset(_variables(operands[1:])):
                 read.update(_variables(operands[:1]))
                 some = some or operands[0].aval.size >= LOOKED_UP

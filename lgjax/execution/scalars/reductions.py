@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lgjax.execution.primitives import TABLE, Way, named
 from lgjax.execution.scalars import indexing
 from lgjax.execution.scalars.entries import boxed
 from lgjax.execution.scalars.graph import Graph, Scalar, is_number
@@ -76,16 +77,7 @@ def _place(name: str, graph: Graph, params: dict[str, Any], x: np.ndarray) -> np
     return out
 
 
+_WAYS = {Way.REDUCED: _reduced, Way.ACCUMULATED: _accumulated, Way.PLACED: _place}
 RULES: dict[str, Callable[[Graph, dict[str, Any], np.ndarray], np.ndarray]] = {
-    "reduce_and": partial(_reduced, "and"),
-    "reduce_or": partial(_reduced, "or"),
-    "reduce_max": partial(_reduced, "max"),
-    "reduce_min": partial(_reduced, "min"),
-    "reduce_prod": partial(_reduced, "mul"),
-    "cumsum": partial(_accumulated, "add"),
-    "cumprod": partial(_accumulated, "mul"),
-    "cummax": partial(_accumulated, "max"),
-    "cummin": partial(_accumulated, "min"),
-    "argmax": partial(_place, "gt"),
-    "argmin": partial(_place, "lt"),
+    name: partial(rule, TABLE[name].pair) for way, rule in _WAYS.items() for name in named(way)
 }

@@ -13,25 +13,15 @@ import numpy as np
 
 from lgjax.execution._jax import Literal, as_function, jaxprs_in
 from lgjax.execution.jaxprs import remembered, traced
+from lgjax.execution.primitives import Way, named
 from lgjax.execution.scalars import indexing, reductions
 from lgjax.execution.scalars.entries import boxed, map_objects, objects
 from lgjax.execution.scalars.graph import Scalar
-from lgjax.execution.scalars.interpreter import REARRANGEMENTS, Interpreter
+from lgjax.execution.scalars.interpreter import Interpreter
 from lgjax.execution.scalars.loops import Loops
 
-# Operations with a rule in this file, besides those of `indexing.MOVES` and of the interpreter.
-RULES = {
-    "custom_vmap_call", "custom_linear_solve", "optimization_barrier", "scan",
-    "while", "cond", *reductions.RULES,
-}  # fmt: skip
-
-FREQUENT = {"jit", "add", "sub", "mul", "neg", *REARRANGEMENTS} - set(indexing.MOVES)  # none has a rule in this file
-
-# Operations with functions inside, to which arrays are passed on.
-WHOLE = {
-    "scan", "while", "cond", "custom_linear_solve", "custom_vmap_call", "jit", "pjit", "closed_call", "remat",
-    "checkpoint", "custom_jvp_call", "custom_vjp_call", "custom_lin", "core_call", "batched",
-}  # fmt: skip
+FREQUENT = {"jit"} | named(Way.FOLDED, Way.CONVERTED, Way.MOVED, Way.JOINED)  # none has a rule in this file
+INSIDE, GIVEN = named(Way.INSIDE), named(Way.GIVEN)
 
 
 class Unrolling(Loops):
@@ -59,9 +49,9 @@ class Unrolling(Loops):
         if self.memory:
             if (found := self.arrays.apply(eqn, inputs)) is not None:
                 return found
-            if name in ("keep", "first_order", "optimization_barrier"):
+            if name in GIVEN:
                 return inputs
-            if name not in WHOLE and name != "unseen":
+            if name not in INSIDE and name != "unseen":
                 inputs = list(map(self.arrays.scalars, inputs))
         if name in FREQUENT:
             return super()._apply(eqn, inputs)
@@ -71,8 +61,6 @@ class Unrolling(Loops):
             return self.closed(params["call"], inputs)
         if name == "custom_linear_solve":
             return self._solved(eqn, inputs)
-        if name == "optimization_barrier":
-            return inputs
         if name == "scan":
             return self._scan(eqn, inputs)
         if name == "while":
