@@ -4,7 +4,7 @@ Read first: `step.py`, the scheme, and `rows.py`.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,9 @@ from lgjax.contact.bounded import ChosenRows
 from lgjax.contact.cones.algebra import diagonal, plus_diagonal
 from lgjax.contact.cones.law import ConeProblem, largest_part
 from lgjax.contact.cones.solver import in_turn, solve_cones
-from lgjax.contact.rows import Acting, BodyRows
+from lgjax.contact.geometry.detection import ContactPoints
+from lgjax.contact.responses import Columns
+from lgjax.contact.rows import Acting, BodyRows, JointRows
 from lgjax.execution.kept import keep
 from lgjax.numerics.rank import product
 
@@ -40,14 +42,50 @@ class Settings(NamedTuple):
     iterations: int | None = None
 
 
+class Law(NamedTuple):
+    """What contacts obey in a step of h s. friction, restitution: (n,), see `Contacts`; smoothing: (), m."""
+
+    friction: Array
+    restitution: Array | None
+    h: Array
+    smoothing: Array
+
+
+class Task(NamedTuple):
+    """What a step asks of its contacts, limits and dry joints.
+
+    columns: how the tree responds. v_t, v_free: (nv,), see `step.py`. held: answers (m, nv) and inverse (m, m) of
+    bilateral rows, None without any. moved: see `bounded.Chosen`, None where all contacts act.
+    """
+
+    columns: Columns
+    v_t: Array
+    v_free: Array
+    points: ContactPoints
+    joints: JointRows
+    law: Law
+    held: tuple[Array, Array] | None
+    moved: Array | None
+
+
+class Solutions(NamedTuple):
+    """What a search begins with, and what it finds.
+
+    plain: impulses of all rows without restitution, bouncing: with it. lift: displacements of normals and limits.
+    """
+
+    plain: Array
+    bouncing: Array
+    lift: Array
+
+
 class Coupled(NamedTuple):
     """Solution of all contacts and joints together.
 
     y: (nv, 2) of impulses and displacements, as `FactoredDynamics.respond` takes it. impulse: (n, 3). velocity: (n, 3)
     after the impulses. joint_impulse: (nv,). residual, sweeps: as in `Impact`. solutions: those that
-    derivatives start from, impulses of all rows without and with restitution, and displacements of normals and limits.
-    excess: of each island, J, the work of the displacements minus the energy that the impulses have lost, where
-    restitution is given. passed_on: () bool, see `_passed_on`.
+    derivatives start from. excess: of each island, J, the work of the displacements minus the energy that the impulses
+    have lost, where restitution is given. passed_on: () bool, see `_passed_on`.
     """
 
     y: Array
@@ -56,14 +94,14 @@ class Coupled(NamedTuple):
     joint_impulse: Array
     residual: Array
     sweeps: Array
-    solutions: Any
+    solutions: Solutions
     excess: Array
     passed_on: Array
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def coupled(settings: Settings, acting: Acting, data, start) -> Coupled:
-    found = _contact_problem(settings, acting, data, start)
+def coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -> Coupled:
+    found = _coupled(settings, acting, task, start)
     return found._replace(solutions=keep(found.solutions))  # says that the derivative has something to read
 
 
@@ -73,65 +111,76 @@ def _(settings, acting, primals, tangents):
     found = coupled(settings, acting, *primals)
     # Without sweeps, what is given is taken as the solution.
     known, solutions = settings._replace(max_sweeps=0), keep(found.solutions)
-    again = lambda data: _contact_problem(known, acting, data, solutions)
+    again = lambda task: _coupled(known, acting, task, solutions)
     same, along = jax.jvp(again, (primals[0],), (tangents[0],))
     return same._replace(sweeps=found.sweeps), along
 
 
-def _contact_problem(settings: Settings, acting: Acting, data, start) -> Coupled:
-    columns, v_t, v_free, points, joints, (friction, restitution, h, smoothing), held, moved = data
+def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -> Coupled:
+    points, joints, law, v_free = task.points, task.joints, task.law, task.v_free
     n, limited = len(points.gap), acting.limited
-    every = columns, points, joints
-    rows = BodyRows(acting, *every) if moved is None else ChosenRows(acting, *every, moved)
+    every = task.columns, points, joints
+    rows = BodyRows(acting, *every) if task.moved is None else ChosenRows(acting, *every, task.moved)
     G, rates = rows.matrix(), rows.rates
-    if held is not None:
-        G = _held_fast(G, jnp.stack([rates(answer) for answer in held[0]]), held[1])
+    if task.held is not None:
+        answers, inverse = task.held
+        G = _held_fast(G, jnp.stack([rates(answer) for answer in answers]), inverse)
     # Points of a face can share a load in many ways: the solver then takes the smaller matrices of the velocities.
-    factor = rows.factor() if acting.faces and held is None and len(G) > len(v_free) else None
+    factor = rows.factor() if acting.faces and task.held is None and len(G) > len(v_free) else None
     u = rates(v_free)
     fastest = jnp.max(jnp.abs(u))
     gap = jnp.concatenate([points.gap, joints.gap])
-    opens = -2 / h * jnp.maximum(gap, jnp.zeros_like(gap))
-    barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * smoothing, points.gap.shape)
+    opens = -2 / law.h * jnp.maximum(gap, jnp.zeros_like(gap))
+    barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * law.smoothing, points.gap.shape)
 
     def solve(allowed, guess, active):
-        problem = ConeProblem(G, _shifted(n, u, allowed), friction, *_joint_bounds(joints), barrier, factor)
+        problem = ConeProblem(G, _shifted(n, u, allowed), law.friction, *_joint_bounds(joints), barrier, factor)
         enough = ENOUGH * settings.limit
         return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough)
 
-    always = jnp.ones((), bool)
-    bouncing, before = restitution is not None and n, u
+    bouncing = law.restitution is not None and n > 0
+    before = rates(task.v_t) if bouncing else u
     if bouncing:
-        before = rates(v_t)
-        bounces, allowed = _rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], points.gap, restitution, h)
-        tasks = (opens, always), (jnp.concatenate([allowed, opens[n:]]), bounces)
-        if settings.max_sweeps:
-            found, again = in_turn(solve, start[0], tasks)
-        else:
-            found, again = (solve(low, guess, active) for guess, (low, active) in zip(start[:2], tasks, strict=True))
-        plain = found.x
-        further = jnp.where(bounces, again.x, plain)
-        change, islands = further - plain, [rows for rows, _ in acting.islands]
+        bounces, allowed = _rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], points.gap, law.restitution, law.h)
+        found = _bouncing(settings, solve, start, opens, jnp.concatenate([allowed, opens[n:]]), bounces)
+        plain, further, residual, sweeps = found
+        islands = [own for own, _ in acting.islands]
+        change = further - plain
         x = plain + largest_part(G, 0.5 * (u + before), plain, change, islands) * change
-        residual, sweeps = jnp.maximum(found.residual, again.residual), found.sweeps + again.sweeps
     else:
-        found = solve(opens, start[0], always)
+        found = solve(opens, start.plain, jnp.ones((), bool))
         plain = further = x = found.x
         residual, sweeps = found.residual, found.sweeps
     after = u + product(G, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
-    lift, left = _lift(settings, G[normals][:, normals], gap + 0.5 * h * after[normals], start[2], h, fastest)
+    left_open = gap + 0.5 * law.h * after[normals]
+    lift, left = _lift(settings, G[normals][:, normals], left_open, start.lift, law.h, fastest)
     pushed = _spread(normals, lift, x)
-    both = [rows.response(f) for f in (x, pushed)]
+    y = jnp.stack([rows.response(f) for f in (x, pushed)], 1)
     at_joints = jnp.zeros_like(v_free).at[np.asarray(acting.joints, int)].add(rows.signs * x[3 * n :])
-    cube = lambda x: x[: 3 * n].reshape(n, 3)
-    residual = jnp.maximum(residual, left / h)
-    solutions = plain, further, lift
+    residual = jnp.maximum(residual, left / law.h)
     excess, passed_on = jnp.zeros_like(residual)[None], jnp.zeros((), bool)
     if bouncing:
-        excess = _excess(acting.islands, u, before, after, x, pushed, h)
-        passed_on = _passed_on(G, plain, before[: 3 * n : 3], u[: 3 * n : 3], restitution)
-    return Coupled(jnp.stack(both, 1), cube(x), cube(after), at_joints, residual, sweeps, solutions, excess, passed_on)
+        excess = _excess(acting.islands, u, before, after, x, pushed, law.h)
+        passed_on = _passed_on(G, plain, before[: 3 * n : 3], u[: 3 * n : 3], law.restitution)
+    impulse, velocity = (f[: 3 * n].reshape(n, 3) for f in (x, after))
+    solutions = Solutions(plain, further, lift)
+    return Coupled(y, impulse, velocity, at_joints, residual, sweeps, solutions, excess, passed_on)
+
+
+def _bouncing(settings: Settings, solve, start: Solutions, opens, allowed, bounces):
+    """Impulses without and with restitution, the larger residual, and all sweeps.
+
+    solve(allowed, guess, active); opens, allowed: the least velocities without and with restitution; bounces: whether
+    there is any.
+    """
+    tasks = (opens, jnp.ones((), bool)), (allowed, bounces)
+    if settings.max_sweeps:
+        found, again = in_turn(solve, start.plain, tasks)
+    else:
+        found, again = (solve(low, guess, active) for guess, (low, active) in zip(start[:2], tasks, strict=True))
+    bouncing = jnp.where(bounces, again.x, found.x)
+    return found.x, bouncing, jnp.maximum(found.residual, again.residual), found.sweeps + again.sweeps
 
 
 def _joint_bounds(joints):

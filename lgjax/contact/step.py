@@ -46,7 +46,7 @@ import numpy as np
 from lgjax.contact.bilateral import Bilateral, Implicit, bilateral, joined, own_inertia
 from lgjax.contact.bounded import acting_of, choose, velocities
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.coupled import Settings, coupled
+from lgjax.contact.coupled import Law, Settings, Solutions, Task, coupled
 from lgjax.contact.geometry.detection import detect
 from lgjax.contact.responses import FactoredDynamics
 from lgjax.contact.rows import Acting, joint_rows
@@ -170,7 +170,7 @@ def _impact(
         v_free, v_t = held.held(v_free), held.held(v_t) if bounces else v_t
     points = detect(contacts, model, free.poses, free.origin)
     joints = joint_rows(contacts, model, q, h)
-    laws = contacts.friction, contacts.restitution, h, contacts.smoothing
+    law = Law(contacts.friction, contacts.restitution, h, contacts.smoothing)
     acting = Acting.of(contacts, model, together)
     inexact, points = points.status != 0, points._replace(status=None)
     if not (len(contacts) or acting.joints):
@@ -181,12 +181,12 @@ def _impact(
         before = velocities(contacts, model, free.columns.S, points, v_free)[:, 0]
         chosen = choose(contacts, model, points.gap + 0.5 * h * before)
         acting, moved = acting_of(contacts, model.tree, acting), chosen.moved
-        points, laws, guess = jax.tree.map(chosen.of, (points, laws[:2], guess))
-        laws = *laws, h, contacts.smoothing
+        points, guess, friction, restitution = jax.tree.map(chosen.of, (points, guess, *law[:2]))
+        law = law._replace(friction=friction, restitution=restitution)
     full = jnp.concatenate([guess.reshape(-1), jnp.zeros(len(acting.joints), guess.dtype)])
     none = jnp.zeros(len(points.gap) + len(joints.gap), guess.dtype)
-    data = free.columns, v_t, v_free, points, joints, laws, rows, moved
-    found = coupled(settings, acting, data, (full, full, none))
+    task = Task(free.columns, v_t, v_free, points, joints, law, rows, moved)
+    found = coupled(settings, acting, task, Solutions(full, full, none))
     dv, dq = free.respond(found.y)
     if held is not None:
         dv, dq = held.allowed(dv), held.allowed(dq)
