@@ -58,6 +58,9 @@ def test_code_of_level_0_has_the_same_bits(monkeypatch):
     monkeypatch.setenv("LGJAX_OPTIMIZATION_LEVEL", "3")
     with pytest.raises(ValueError, match="LGJAX_OPTIMIZATION_LEVEL is '3'; it can be 0 or 1"):
         native.level()
+    native.usable.cache_clear()
+    with pytest.raises(ValueError, match="LGJAX_OPTIMIZATION_LEVEL is '3'"):  # no warning and slow programs
+        native.usable()
 
 
 @pytest.mark.parametrize("method", [lgjax.contact.TimeStepping(), lgjax.contact.EventDriven(1e-6, 1e-6)])

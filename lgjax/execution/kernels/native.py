@@ -81,6 +81,7 @@ def interface() -> Interface:
 @cache
 def usable() -> bool:
     """Whether native functions can be compiled and called here; where not, one warning says why."""
+    level()  # a wrong one is an error: without native functions, gradients of contact compile six times as long
     found: list[Exception] = []
 
     def attempt() -> None:
