@@ -29,8 +29,13 @@ class Inertia(NamedTuple):
         return self.moment * each[..., None]
 
     def scaled(self, factor) -> "Inertia":
-        """The same body `factor` times as dense; factor broadcasts against mass."""
+        """The same body `factor` times as dense; factor broadcasts against mass, else ValueError."""
         factor = jnp.asarray(factor, self.mass.dtype)
+        try:
+            jnp.broadcast_shapes(factor.shape, self.mass.shape)
+        except ValueError:
+            sizes = f"factor has shape {factor.shape}, mass {self.mass.shape}"
+            raise ValueError(f"{sizes}: give one number, or one for each body") from None
         return Inertia(factor * self.mass, factor[..., None] * self.moment, factor[..., None, None] * self.rotational)
 
     def momentum(self, w, v):

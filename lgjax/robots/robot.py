@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -101,6 +101,15 @@ class Robot(Mechanism):
     def __repr__(self) -> str:
         return f"<Robot {self.model.name!r}: {', '.join(_parts(self))}>"
 
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+
+        def __getattr__(self, name: str) -> Any:
+            """Of attributes that a robot lacks: says which ones its model has."""
+            message = f"a robot has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(self.__dict__.get("model"), name):
+                message += f"; its model has one: robot.model.{name}"
+            raise AttributeError(message, name=name, obj=self)
+
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """Pairs of links whose shapes may touch as the file says, for `Contacts(robot, pairs=robot.pairs)`.
@@ -169,10 +178,13 @@ class Robot(Mechanism):
         """A copy with other parts, such as `actuators=`.
 
         With `model=`, another model of the same tree, forces, actuators and sensors that are not replaced use the new
-        model. Raises TypeError for an unknown part.
+        model. Raises TypeError for an unknown part, and for contacts that are no ContactGeometry.
         """
         if unknown := sorted(set(changes) - {part.name for part in fields(self)}):
             raise TypeError(f"a robot has no {unknown[0]!r}; it has {', '.join(part.name for part in fields(self))}")
+        if "contacts" in changes and not isinstance(changes["contacts"], ContactGeometry):
+            kind = type(changes["contacts"]).__name__
+            raise TypeError(f"contacts of a robot are a ContactGeometry, not {kind}; give those to rollout(contacts=)")
         if "model" in changes:
             for name in ("forces", "actuators", "sensors"):
                 part = getattr(self, name)

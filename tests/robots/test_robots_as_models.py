@@ -1,5 +1,6 @@
 """A robot is taken wherever a model is: what is made of it, or computed, is that of its model."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -65,3 +66,24 @@ def test_what_is_made_of_a_robot_is_that_of_its_model(name):
     assert len(of_model) == len(of_robot) > 0
     for x, y in zip(of_model, of_robot, strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+def test_a_robot_says_which_attributes_its_model_has():
+    robot = lgjax.load_robot(lgjax.models.urdf("quadruped"))
+    with pytest.raises(AttributeError, match=r"a robot has no attribute 'nv'; its model has one: robot\.model\.nv"):
+        _ = robot.nv
+    with pytest.raises(AttributeError, match=r"a robot has no attribute 'wheels'$"):
+        _ = robot.wheels
+    assert not hasattr(robot, "__array__")
+    assert copy.deepcopy(robot).model.nv == robot.model.nv
+
+
+def test_a_robot_takes_no_contacts_of_a_rollout():
+    robot = lgjax.load_robot(lgjax.models.urdf("quadruped"))
+    with pytest.raises(TypeError, match=r"ContactGeometry, not Contacts; give those to rollout"):
+        robot.replace(contacts=lgjax.Contacts(robot, lgjax.shapes.Plane((0.0, 0.0, 1.0))))
+
+
+def test_scaled_inertias_name_a_wrong_factor():
+    with pytest.raises(ValueError, match=r"factor has shape \(3,\), mass \(13,\): give one number, or one for"):
+        MODEL.inertias.scaled(np.ones(3))
