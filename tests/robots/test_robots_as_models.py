@@ -69,7 +69,7 @@ def test_what_is_made_of_a_robot_is_that_of_its_model(name):
 
 
 def test_a_robot_says_which_attributes_its_model_has():
-    robot = lgjax.load_robot(lgjax.models.urdf("quadruped"))
+    robot: Any = lgjax.load_robot(lgjax.models.urdf("quadruped"))
     with pytest.raises(AttributeError, match=r"a robot has no attribute 'nv'; its model has one: robot\.model\.nv"):
         _ = robot.nv
     with pytest.raises(AttributeError, match=r"a robot has no attribute 'wheels'$"):
@@ -79,7 +79,7 @@ def test_a_robot_says_which_attributes_its_model_has():
 
 
 def test_a_robot_takes_no_contacts_of_a_rollout():
-    robot = lgjax.load_robot(lgjax.models.urdf("quadruped"))
+    robot: Any = lgjax.load_robot(lgjax.models.urdf("quadruped"))
     with pytest.raises(TypeError, match=r"ContactGeometry, not Contacts; give those to rollout"):
         robot.replace(contacts=lgjax.Contacts(robot, lgjax.shapes.Plane((0.0, 0.0, 1.0))))
 
