@@ -6,7 +6,8 @@ A case is WHAT.ROBOT, with .general for parameters as inputs, or .randomized for
 .float64; without cases, those of `sm90.json`. WHAT is
 forward, inverse, mass, hybrid, partials, time1 to time3 (time derivatives), kinematics, pullback (of cotangents of
 forward dynamics), gradient (of the sum of squares of its results), rollout (100 steps of RK4), rollout_gradient,
-contact (a step of the quadruped on its feet) or contact_pullback (of cotangents of the velocity after it); ROBOT is
+contact (a step of the quadruped on its feet, or of the humanoid on 16 spheres) or contact_pullback (of cotangents of
+the velocity after it); ROBOT is
 arm, quadruped, humanoid or talos. For example
 
     python benchmarks/sm90.py forward.quadruped rollout.humanoid.general
@@ -118,9 +119,13 @@ def function(what: str):
         return jax.vjp(partial(lgjax.forward_dynamics, model), q, v, tau)[1](v)
 
     def contact(model, q, v, tau):
-        """A step on four spherical feet."""
+        """A step on four spherical feet, or on the 16 spheres of the humanoid."""
+        from benchmarks.humanoid import spheres
+
+        parts = {link: [lgjax.shapes.sphere(r, c) for r, c in some] for link, some in spheres().items()}
         feet = [f"{leg}_foot" for leg in ("FL", "FR", "RL", "RR")]
-        contacts = lgjax.Contacts(model, lgjax.shapes.Plane((0.0, 0.0, 1.0)), feet, friction=0.8)
+        touching = feet if "trunk" in model.body_names else parts
+        contacts = lgjax.Contacts(model, lgjax.shapes.Plane((0.0, 0.0, 1.0)), touching, friction=0.8)
         found = lgjax.contact.contact_step(model, contacts, q, v, tau, 2e-3)
         return found.q, found.v, found.impulse
 
