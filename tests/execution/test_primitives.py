@@ -63,7 +63,7 @@ def test_every_row_has_its_rule_and_every_rule_its_row():
     assert set(LINEAR) | OTHERS == {name for name, row in TABLE.items() if row.linear}
 
 
-@pytest.mark.parametrize("name,numbers", [(name, row.numbers) for name, row in TABLE.items() if row.numbers])
+@pytest.mark.parametrize(("name", "numbers"), [(name, row.numbers) for name, row in TABLE.items() if row.numbers])
 def test_known_numbers_are_folded_as_jax_computes_them(name, numbers):
     args = KNOWN.get(name, (X, Y))
     args = tuple(x.astype(int) for x in args) if name in BITS else args
