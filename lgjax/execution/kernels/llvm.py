@@ -24,7 +24,7 @@ from lgjax.execution.scalars.regions import While
 PIECE = 1000  # lines of a basic block: LLVM's time for one grows with the square of its length
 ALONE = "; one system, with arrays"  # first line of its module
 # Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
-ARRAYS, LEAST = 3 * 2**19, 4  # bytes of arrays with which a vector holds fewer systems, but so many
+ARRAYS, LEAST = 7 * 2**18, 4  # bytes of arrays with which a vector holds fewer systems, but so many
 STACK = 2**21 if sys.platform == "linux" else 2**18
 
 
