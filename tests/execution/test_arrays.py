@@ -93,6 +93,24 @@ def passed_through(y, part):
     return jax.lax.fori_loop(0, 4, lambda j, y: 0.5 * y + part[j] * jnp.sum(part), y)
 
 
+def part_after_part(M, x, parts=3, own=False):
+    """Rows and columns are added one after the other, and some replaced. own: whether parts of the array are added."""
+    for k in range(parts):
+        at = np.array([k, k + 3])
+        M = M.at[np.ix_(at, at[::-1])].add(M[:2, :2] if own else x[k] * x[:2, None], unique_indices=True)
+    return M.at[1].set(x, unique_indices=True)
+
+
+def with_what_was_before(M, x):
+    """Each of the arrays that are written is read again later, as it is or in another shape."""
+    first = M.at[:, 1].add(x, unique_indices=True)
+    second = first.at[:, 2].add(2 * x, unique_indices=True)
+    flat = second.reshape(64)
+    third = flat.at[::9].add(x, unique_indices=True)
+    alone = jax.jit(lambda y: (y.at[0].add(x, unique_indices=True), y.T))(M.at[3].set(x, unique_indices=True))
+    return first, second, third, alone
+
+
 FUNCTIONS = {
     "a matrix and a vector": lambda M, N, x: M @ x,
     "matrices": lambda M, N, x: (M @ N, N.T @ M.T, jnp.einsum("ij,kj->ki", M, M), jnp.vdot(M, M)),
@@ -120,6 +138,17 @@ FUNCTIONS = {
         M.at[np.array([1, 3])].add(2 * x[None]), M.at[2, 3].set(x[0]), M.at[:, 1].set(x),
     ),
     "entries that meet": lambda M, N, x: (M.at[np.array([1, 3, 1])].add(x), M.at[np.array([1, 1])].set(2 * x)[:1]),
+    "part after part": lambda M, N, x: (part_after_part(M, x), part_after_part(M, x, own=True)),
+    "part after part, in a loop": lambda M, N, x: jax.lax.fori_loop(
+        0, 3, lambda i, c: part_after_part(0.3 * c, x) + c.T, M
+    ),
+    "part after part of what a loop carries": lambda M, N, x: jax.lax.fori_loop(
+        0, 3, lambda i, c: part_after_part(c, 0.1 * x), M
+    ),
+    "part after part, and what was before": lambda M, N, x: with_what_was_before(M, x),
+    "a derivative of part after part": lambda M, N, x: jax.grad(
+        lambda x: jnp.sum(part_after_part(M * x, x) ** 2)
+    )(x),
     "blocks on the diagonal": lambda M, N, x: M.reshape(64).at[np.arange(0, 64, 9)].add(x).reshape(8, 8),
     "a loop over rows": lambda M, N, x: gauss_seidel(M, x),
     "in its place": lambda M, N, x: eliminated(M, x),
@@ -246,6 +275,13 @@ def test_large_arrays_stay_arrays():
         return program.lines - sum(name == "store" for name, *_ in program.ops)
 
     assert lines(40) == lines(80) < 100
+
+
+def test_parts_that_are_written_one_after_the_other_take_one_copy():
+    shapes = [jax.ShapeDtypeStruct(shape, float) for shape in ((48, 48), (48,))]
+    program = program_of(lambda M, x: part_after_part(M @ M, x, 5), *shapes, memory=True)
+    fills = [what for name, what, _ in program.ops if name == "fill"]
+    assert [fill.into for fill in fills if fill.length == 48 * 48] == [False, False, *[True] * 6]
 
 
 def test_as_few_systems_in_a_vector_as_fit(monkeypatch):

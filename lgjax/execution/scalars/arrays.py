@@ -32,7 +32,12 @@ MOVED = READ | named(Way.CONVERTED, Way.MOVED, Way.PARTED)
 
 
 class Arrays(Storage):
-    """Part of an `Unrolling` that treats arrays."""
+    """Part of an `Unrolling` that treats arrays.
+
+    spare: an array that only the present operation reads, which may write over it.
+    """
+
+    spare: Any = None
 
     def apply(self, eqn: Any, inputs: list) -> list | None:
         """The results of an equation on arrays; None if it is better done on scalars."""
@@ -271,7 +276,7 @@ class Arrays(Storage):
         if axes is None:
             return None
         old, new = self.pulled(x, dtype), self.pulled(updates, dtype)
-        memory = self.filled(shape, dtype, old.at).memory
+        memory = old.view.memory if old is self.spare and old.view else self.filled(shape, dtype, old.at).memory
         view = View(memory, int(where[0]), tuple(axes))
 
         def added(body: Any, index: Sequence[Index]) -> Scalar:

@@ -22,6 +22,7 @@ from lgjax.execution.scalars.loops import Loops
 
 FREQUENT = {"jit"} | named(Way.FOLDED, Way.CONVERTED, Way.MOVED, Way.JOINED)  # none has a rule in this file
 INSIDE, GIVEN = named(Way.INSIDE), named(Way.GIVEN)
+SCATTERS = named(Way.WRITTEN) - {"dynamic_update_slice"}
 
 
 class Unrolling(Loops):
@@ -34,10 +35,16 @@ class Unrolling(Loops):
         uses.update(x for x in jaxpr.outvars if not isinstance(x, Literal))
         env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
         read = lambda atom: objects(atom.val) if isinstance(atom, Literal) else env[atom]
+        own = set()  # arrays that were written here and that only one operation reads
         for eqn in jaxpr.eqns:
-            outs = self._apply(eqn, [read(atom) for atom in eqn.invars])
+            scatters = eqn.primitive.name in SCATTERS
+            inputs = [read(atom) for atom in eqn.invars]
+            self.arrays.spare = inputs[0] if scatters and eqn.invars[0] in own else None
+            outs = self._apply(eqn, inputs)
             for x, out in zip(eqn.outvars, outs, strict=True):
                 env[x] = self.arrays.settled(out) if uses[x] > 1 else out
+                if scatters and uses[x] == 1:
+                    own.add(x)
         return [read(atom) for atom in jaxpr.outvars]
 
     def one(self, eqn, values: list[np.ndarray]) -> Scalar:
