@@ -55,12 +55,16 @@ def radau(rate: Rate, y0: Sequence[Any], times: Sequence[str], stages: int = 8) 
         jacobian = slope(rate, start, y, m.mpf("1e-12")).astype(float)
         inverse = np.linalg.inv(np.eye(n * stages) - float(h) * np.kron(a.astype(float), jacobian))
         k = np.array([rate(start, y)] * stages)
+        before = np.inf
         for _ in range(100):
             wrong = np.array([rate(start + h * c[j], y + h * (a[j] @ k)) for j in range(stages)]) - k
             change = (inverse @ wrong.ravel().astype(float)).reshape(stages, n)
             k = k + np.array([[m.mpf(x) for x in row] for row in change])
-            if np.abs(change).max() <= 10.0**-DIGITS * max(1.0, float(max(abs(x) for x in k.ravel()))):
+            size, last = 10.0**-DIGITS * max(1.0, float(max(abs(x) for x in k.ravel()))), np.abs(change).max()
+            # A stiff rate magnifies the round-off of the stages: then changes stay where they are.
+            if last <= size or 0.5 * before < last <= 1e3 * size:
                 break
+            before = last
         else:
             raise ArithmeticError("the stages did not converge; take more steps")
         y = y + h * (a[-1] @ k)
