@@ -119,7 +119,7 @@ def spatial(n: int = 4, end: float = 2.0) -> Problem:
     def references() -> list[tuple[str, Any]]:
         rod = Link(GROUND, "ball", (0, 0, 0), (0, 0, 1), (0, 0, "-0.5"), 1, inertia)
         links = [rod._replace(parent=i - 1, at=(0, 0, -1 if i else 0)) for i in range(n)]
-        return tree_references(links, [*(1, 0, 0, 0) * n, *qvel], end, 200)
+        return tree_references(links, [*(1, 0, 0, 0) * n, *qvel], end, 300)
 
     def sweeps() -> list[Sweep]:
         start = np.concatenate([np.tile([1.0, 0.0, 0.0, 0.0], n), np.cumsum(rates, axis=0).ravel()])
