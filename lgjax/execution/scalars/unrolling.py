@@ -39,7 +39,8 @@ class Unrolling(Loops):
         for eqn in jaxpr.eqns:
             scatters = eqn.primitive.name in SCATTERS
             inputs = [read(atom) for atom in eqn.invars]
-            self.arrays.spare = inputs[0] if scatters and eqn.invars[0] in own else None
+            own_operand = scatters and not isinstance(eqn.invars[0], Literal) and eqn.invars[0] in own
+            self.arrays.spare = inputs[0] if own_operand else None
             outs = self._apply(eqn, inputs)
             for x, out in zip(eqn.outvars, outs, strict=True):
                 env[x] = self.arrays.settled(out) if uses[x] > 1 else out
