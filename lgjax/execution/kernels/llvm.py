@@ -3,11 +3,13 @@
 `@block` computes one vector of systems. The batch is the last axis of an array: for n systems, the values of number k
 begin at index n k. `calling.py` writes the code around it, for a whole batch and for arrays with the batch in front.
 
-Read first: `translation.py`, `llvm_writer.py`. Next: `calling.py`, and `native.py`, which compiles and runs it.
+Read first: `translation.py`, `llvm_writer.py`. Next: `stack.py`, `calling.py`, and `native.py`, which compiles and
+runs it.
 """
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,13 @@ from lgjax.execution.kernels.calling import MEMORY, Array, Calling, Interface
 from lgjax.execution.kernels.llvm_writer import LlvmWriter
 from lgjax.execution.kernels.memory import Memory, Ran, Repeated, Turns
 from lgjax.execution.kernels.programs import BYTES, floating_dtype
+from lgjax.execution.kernels.stack import Again, held, waiting
 from lgjax.execution.kernels.translation import Translation
 from lgjax.execution.kernels.writer import BOOL, kind_of, kind_of_dtype
 from lgjax.execution.scalars.program import ScalarProgram
 from lgjax.execution.scalars.regions import While
 
-PIECE = 1000  # lines of a basic block: LLVM's time for one grows with the square of its length
+PIECE = 400  # lines of a basic block: LLVM's time for one grows with the square of its length
 ALONE = "; one system, with arrays"  # first line of its module
 # Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
 ARRAYS, LEAST = 7 * 2**18, 4  # bytes of arrays with which a vector holds fewer systems, but so many
@@ -52,6 +55,7 @@ def kernel_text(
         width //= 2
     if width < body.out.width:
         body = _written(LlvmWriter(dtype, width), program, mapped, in_place, front)
+    body.wait(held(registers))
     calling = Calling(body.arrays, width, batch, interface, body.cost)
     if calling.scratch + body.saved > STACK:
         raise NotImplementedError(f"more than {STACK} bytes that wait in memory or are saved by loops")
@@ -85,6 +89,8 @@ class _Body(Translation):
         named = [Array(f"a{n}", nodes.size, t, True, b, f) for n, (nodes, t, b, f) in enumerate(arguments)]
         named += [Array(f"r{n}", nodes.size, t, False, True, f) for n, (nodes, t, f) in enumerate(results)]
         self.arrays = [x for x in named if x.count]
+        self.again: dict[str, Again] = {}  # of numbers in memory over which nothing writes: how they are read again
+        self.waiting = 0  # places for numbers on the stack
         self.array = {x.name: x for x in self.arrays}
 
     @property
@@ -97,9 +103,14 @@ class _Body(Translation):
         """Bytes of what loops save, and of arrays."""
         return sum(x.loop.count * x.bytes for x in self.ran) + self.array_bytes
 
+    def wait(self, keep: int) -> None:
+        """Let numbers wait on the stack, all but so many at a time."""
+        self.out.lines, self.waiting = waiting(self.out, keep, self.again)
+
     def block(self) -> list[str]:
         stacks = [f"  {x.stack} = alloca [{x.loop.count * x.bytes} x i8], align {x.width}" for x in self.ran if x.saved]
         stacks += [f"  {x.place} = alloca [{x.length * self._width} x i8], align {self._width}" for x in self.memories]
+        stacks += [f"  %wait{k} = alloca {self.out.types['f']}, align {self._width}" for k in range(self.waiting)]
         return [
             f"define internal void @block({', '.join(f'ptr %{x.name}' for x in self.arrays)}, i64 %n) #0 {{",
             "begin:",
@@ -152,15 +163,26 @@ class _Body(Translation):
 
     def _load(self, leaf: int, k: int) -> str:
         array = self.array[f"a{leaf}"]
+        found = self._number(array, k, "load", "" if self.in_place else ", !invariant.load !0")
+        if not self.in_place and (array.front or not array.mapped):  # the others' addresses wait for a product
+            self.again[found] = partial(self._read_again, array, k)
+        return found
+
+    def _number(self, array: Array, k: int, load: str, fixed: str = "") -> str:
         place = self._place(array, k)
         if not array.mapped:
-            fixed = "" if self.in_place else ", !invariant.load !0"
-            found = self._scalar(f"load {array.memory}, ptr {place}, align {array.bytes}{fixed}")
+            found = self._scalar(f"{load} {array.memory}, ptr {place}, align {array.bytes}{fixed}")
             return self._to_all(found, array.dtype)
         vector, aliasing = f"<{self.out.width} x {array.memory}>", self._aliasing(1, 2)
         kind = kind_of_dtype(array.dtype)
-        found = self.out.operation(f"load {vector}, ptr {place}, align {array.bytes}{aliasing}", kind)
+        found = self.out.operation(f"{load} {vector}, ptr {place}, align {array.bytes}{aliasing}", kind)
         return self._from_memory(found, array.dtype)
+
+    def _read_again(self, array: Array, k: int) -> list[str]:
+        before, self.out.lines = self.out.lines, []
+        self._number(array, k, "load volatile")
+        lines, self.out.lines = self.out.lines, before
+        return lines
 
     def _from_memory(self, x: str, dtype: np.dtype) -> str:
         return self.out.operation(f"icmp ne <{self.out.width} x i8> {x}, zeroinitializer", "p") if dtype == BOOL else x
