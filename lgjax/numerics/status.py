@@ -1,6 +1,6 @@
 """Outcome of a run: the `Flags` of a driver in an int32 array, 0 for success.
 
-Every driver has flags of its own; the one that all share, NOT_FINITE, has the same value everywhere.
+Every driver has flags of its own; those that drivers share have the same value everywhere.
 """
 
 import enum
@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 NOT_FINITE = 1  # something is infinite or NaN: the value of the flag NOT_FINITE of every status
+UNCHANGED = 2048  # the searches of a predictive controller fail: in `OptimizeStatus` and in the status of `rollout`
 
 
 class Flags(enum.IntFlag):
@@ -21,6 +22,6 @@ class Flags(enum.IntFlag):
         return format(int(self), spec) if spec else str(self)
 
 
-def flag(status: Flags, condition: jax.Array | bool) -> jax.Array:
+def flag(status: int, condition: jax.Array | bool) -> jax.Array:
     """The flags `status` where the condition holds, 0 elsewhere, int32."""
     return jnp.where(condition, jnp.int32(int(status)), jnp.int32(0))

@@ -16,6 +16,7 @@ from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.status import NOT_FINITE, UNCHANGED, flag
 from lgjax.simulate.mechanism_field import Controller
 from lgjax.simulate.steppers import Forces
 
@@ -79,6 +80,10 @@ class Drive:
             gives = lambda t, q, v: Implicit(*self.controller.slopes(t, q, v))
         return Forces(self.controller, self.wrenches, gives), record, memory
 
+    def status(self, record: Any) -> Any:
+        """Flags () of all steps up to a record."""
+        return 0
+
     def report(self, record: Any) -> dict[str, Any]:
         """Fields of `Trajectory` from the saved records."""
         return {}
@@ -86,7 +91,10 @@ class Drive:
 
 @dataclass(frozen=True)
 class HeldControl(Drive):
-    """A `ControllerWithMemory`: its control acts for `every` steps. A search may be in it, which is no one kernel."""
+    """A `ControllerWithMemory`: its control acts for `every` steps. A search may be in it, which is no one kernel.
+
+    Its record is a `ControlRecord`, and whether its memory said NOT_FINITE or UNCHANGED at every step so far.
+    """
 
     model: Any = None
 
@@ -102,10 +110,10 @@ class HeldControl(Drive):
         memory = self.controller.init((q, v))
         control = jax.eval_shape(lambda state: self.controller.step(state, memory)[0], (q, v))
         record = ControlRecord(jnp.zeros(control.shape, control.dtype), jnp.zeros((), jnp.int32))
-        return record, (memory, jnp.zeros((), jnp.int32))
+        return (record, jnp.ones((), bool)), (memory, jnp.zeros((), jnp.int32))
 
     def act(self, t, q, v, h, record, memory):
-        memory, count = memory
+        (record, failed), (memory, count) = record, memory
         act = lambda: self.controller.step((q, v), memory)
         if self.controller.every == 1:
             control, memory = act()
@@ -115,10 +123,14 @@ class HeldControl(Drive):
         tau, own = self.controller.forces(control)
         pushed = None if own is None and self.wrenches is None else lambda t, q, v: self._wrenches(own, t, q, v)
         status = jnp.asarray(getattr(memory, "status", 0), jnp.int32)
-        return Forces(lambda t, q, v: tau, pushed), ControlRecord(control, status), (memory, count + 1)
+        failed = failed & ((status & (NOT_FINITE | UNCHANGED)) != 0)
+        return Forces(lambda t, q, v: tau, pushed), (ControlRecord(control, status), failed), (memory, count + 1)
+
+    def status(self, record):
+        return flag(UNCHANGED, record[1])
 
     def report(self, record):
-        return {"control": record}
+        return {"control": record[0]}
 
     def _wrenches(self, own: Array | None, t: Array, q: Any, v: Array) -> Array:
         if self.wrenches is None:

@@ -42,7 +42,8 @@ class Trajectory(NamedTuple):
     of the loops after any step so far; None without loops. With loops the status covers all steps: OPEN if a projection
     did not converge or the residual exceeded the square root of eps; SLIPPING if the rate did, relative to 1 + the
     largest entry of v. contacts: what happened at rigid contacts, and in the status `contact.ContactStatus`.
-    control: what a controller with memory did. actuators: the same of a robot's actuators with activations or delays.
+    control: what a controller with memory did; `control.OptimizeStatus.UNCHANGED` is in the status if all its searches
+    ended UNCHANGED or NOT_FINITE. actuators: the same of a robot's actuators with activations or delays.
     """
 
     ts: jax.Array
@@ -181,6 +182,7 @@ def _rollout(parts, q, v, applied, dt, steps, method, save_every, remat, checkpo
     step = lambda state, i: one(state, time(i), dt)
     _, kept = scan_saved(step, start, saves, lambda state: state[0], remat=remat, checkpoint=checkpoint)
     qs, vs, seen, record = saves.with_start(start[0], kept)
-    status = stepper.status(jax.tree.map(lambda x: x[-1], seen)) | finite_status((qs, vs, seen))
+    last_seen, last_record = jax.tree.map(lambda x: x[-1], (seen, record))
+    status = stepper.status(last_seen) | finite_status((qs, vs, seen)) | drive.status(last_record)
     found = stepper.report(qs, vs, seen, dt) | drive.report(record)
     return Trajectory(time(saves.counts()), qs, vs, status, **found)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax.simulate.control import ControlSystem, PredictiveController
+from lgjax.simulate.control import ControlSystem, OptimizeStatus, PredictiveController
 
 MODEL, DT = lgjax.models.chain(1), 0.05
 START = lgjax.configuration(MODEL, joints=[2.6]), jnp.zeros(1)
@@ -79,3 +79,56 @@ def test_any_controller_with_memory_drives_an_ensemble_under_wrenches():
             state = jax.tree.map(lambda x: x[0], (path.q, path.v))
             np.testing.assert_allclose(found.q.joints[i, k + 1], state[0].joints, atol=1e-10)
     assert np.ptp(found.q.joints[:, -1]) > 1e-3
+
+
+def test_a_run_whose_searches_all_fail_is_no_success():
+    """The root of a distance has no derivative where its weight is 0; each run of a batch for itself."""
+
+    def run(weight):
+        controller = PredictiveController(
+            system=ControlSystem.of_model(MODEL, DT), steps=8,
+            running=lambda t, state, u: jnp.sqrt(weight * (state[0].joints[0] - 3.0) ** 2) + u @ u,
+        )  # fmt: skip
+        return lgjax.rollout(MODEL, *START, controller, DT, 6, save_every=None)
+
+    paths = jax.jit(jax.vmap(run))(jnp.array([0.0, 1.0]))
+    np.testing.assert_array_equal(paths.status, [OptimizeStatus.UNCHANGED, 0])
+    np.testing.assert_array_equal(paths.success, [False, True])
+    assert np.all(np.isfinite(paths.q.joints))
+
+
+class Told(NamedTuple):
+    """No force, and the statuses that are given."""
+
+    statuses: jax.Array
+    every: int = 1
+
+    def init(self, state):
+        return Memory(jnp.int32(0), jnp.int32(0))
+
+    def step(self, state, memory):
+        return jnp.zeros(1), Memory(self.statuses[memory.count], memory.count + 1)
+
+    def forces(self, control):
+        return control, None
+
+
+class Memory(NamedTuple):
+    status: jax.Array
+    count: jax.Array
+
+
+def test_one_good_search_is_enough_for_a_success():
+    """What the record says of single searches is not the status of the run, whichever states are saved."""
+    statuses = jnp.array([[2048, 1, 2048], [2048, 4, 1], [0, 2048, 2048], [1, 1, 1]], jnp.int32)
+    for every, save_every in ((1, 1), (2, 2), (2, None)):
+        run = lambda told, e=every, s=save_every: lgjax.rollout(MODEL, *START, Told(told, e), DT, 3 * e, save_every=s)
+        paths = jax.vmap(run)(statuses)
+        np.testing.assert_array_equal(paths.status, [2048, 0, 0, 2048])
+    np.testing.assert_array_equal(jax.vmap(lambda told: run(told, 1, 1))(statuses).control.status[:, 1:], statuses)
+    found = lgjax.ensemble(
+        MODEL, Told(statuses[0]), batch=2, steps=3, dt=DT, key=jax.random.key(0), progress=False,
+        sample=lambda key: lgjax.ensembles.Draw(MODEL, *START),
+    )  # fmt: skip
+    np.testing.assert_array_equal(found.status, 2048)
+    assert not found.success.any()

@@ -32,9 +32,10 @@ class PredictiveMemory(NamedTuple):
     """Memory of a predictive controller: the plan (steps, controls) from now on, and how its search went.
 
     cost: () of the plan. status: () int32, `OptimizeStatus` of the last search; MAX_ITERATIONS is the rule, since the
-    number of iterations is fixed. first: (steps, controls), the plan given to `init`. t: () the time now, s. nodes: for
-    `FDDP` the states after each step of the plan, leaves (steps, ...); None for `ILQR`. multipliers: of the
-    constraints, None without any.
+    number of iterations is fixed, and UNCHANGED means that none of them found a better plan. first: (steps, controls),
+    the plan given to `init`. t: () the time now, s. nodes: for `FDDP` the states after each step of the plan, leaves
+    (steps, ...); None for `ILQR`. multipliers: of the constraints, None without any. regularization: (2,), with which
+    the next search begins, and the factor of its next change.
     """
 
     plan: Array
@@ -44,6 +45,7 @@ class PredictiveMemory(NamedTuple):
     t: Array
     nodes: Any = None
     multipliers: Multipliers | None = None
+    regularization: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ class PredictiveController:
 
     A plan has no feedback: after a disturbance it may lead far away. A search begins with the plan that was given to
     `init` where the last plan leads to numbers that are not finite, and, with `ILQR`, where it costs more. A search
-    that fails keeps its plan, moved into the bounds.
+    that fails keeps its plan, moved into the bounds, and the next one begins with more regularization.
 
     Args:
         system: a `ControlSystem`.
@@ -141,7 +143,8 @@ class PredictiveController:
                 raise TypeError(_misfit(name, value, shape, dtype))
             return jnp.asarray(value)
 
-        shapes = {"cost": (), "t": (), **dict.fromkeys(("plan", "first"), (self.steps, self.system.controls))}
+        plans = dict.fromkeys(("plan", "first"), (self.steps, self.system.controls))
+        shapes = {"cost": (), "t": (), "regularization": (2,), **plans}
         found = {name: fitting(name, getattr(memory, name), shape, problem.dtype) for name, shape in shapes.items()}
         if not isinstance(self.method, FDDP):
             return memory._replace(**found, nodes=None)
@@ -159,6 +162,8 @@ class PredictiveController:
         worse = lost if memory.nodes is not None else lost | (first.cost < last.cost)
         worse = worse & (first.status != OptimizeStatus.NOT_FINITE)
         found = jax.tree.map(lambda a, b: jnp.where(worse, a, b), first, last)
+        regularization, factor = memory.regularization
+        found = found._replace(regularization=regularization, factor=factor)
         return found if memory.multipliers is None else found._replace(multipliers=memory.multipliers)
 
     def _led_to(self, state: Any, plan: Array) -> Any:
@@ -202,7 +207,8 @@ def _init(controller: PredictiveController, bounds: Any, state: Any, plan: Array
     multipliers = search.init(plan, nodes).multipliers if search.constrained else None
     running = jnp.asarray(OptimizeStatus.RUNNING, jnp.int32)
     now = jnp.asarray(t, dtype)
-    return PredictiveMemory(plan, jnp.full((), jnp.inf, dtype), running, plan, now, nodes, multipliers)
+    cost = jnp.full((), jnp.inf, dtype)
+    return PredictiveMemory(plan, cost, running, plan, now, nodes, multipliers, _unregularized(problem))
 
 
 @compiled
@@ -214,16 +220,22 @@ def _step(controller: PredictiveController, bounds: Any, state: Any, memory: Pre
     problem = problem._replace(start=start, t0=memory.t)
     search = controller.method.search(problem, controller.steps)
 
-    def turn(_: Any, iterate: Any) -> Any:
+    def turn(_: Any, carry: Any) -> Any:
+        iterate, progressed = carry
         moved = search.advance(iterate)
+        progressed = progressed | search.progressed(moved)
         if search.constrained:
             # after every iteration: what the horizon's shift by a step makes of them is mended sooner
             moved = moved._replace(multipliers=search.updated(moved.states, moved.controls, iterate.multipliers))
         going = search.unfinished(iterate)
-        return jax.tree.map(lambda a, b: jnp.where(going, a, b), moved, iterate)
+        return jax.tree.map(lambda a, b: jnp.where(going, a, b), (moved, progressed), carry)
 
-    found = jax.lax.fori_loop(0, controller.iterations, turn, controller._start(search, memory))
+    begun = controller._start(search, memory), jnp.zeros((), bool)
+    found, progressed = jax.lax.fori_loop(0, controller.iterations, turn, begun)
+    going = search.unfinished(found)
     found = search.settle(found, jnp.asarray(controller.iterations, jnp.int32))
+    ended = (found.status == OptimizeStatus.MAX_ITERATIONS) | (found.status == OptimizeStatus.STALLED)
+    status = jnp.where(ended & ~progressed, OptimizeStatus.UNCHANGED, found.status).astype(jnp.int32)
     good = jnp.isfinite(found.cost)
     plan = jnp.where(good, found.controls, within(memory.plan, problem.lower, problem.upper))
     nodes = None if memory.nodes is None else controller._nodes_later(found.states, memory.nodes, good, plan[-1])
@@ -233,8 +245,8 @@ def _step(controller: PredictiveController, bounds: Any, state: Any, memory: Pre
         new = last._replace(equal=_later(last.equal), unequal=_later(last.unequal))
         multipliers = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, multipliers)
     later = PredictiveMemory(
-        _later(plan), found.cost, found.status, memory.first, memory.t + jnp.asarray(problem.system.dt, problem.dtype),
-        nodes, multipliers,
+        _later(plan), found.cost, status, memory.first, memory.t + jnp.asarray(problem.system.dt, problem.dtype),
+        nodes, multipliers, jnp.where(going, jnp.stack([found.regularization, found.factor]), _unregularized(problem)),
     )  # fmt: skip
     return not_differentiated("PredictiveController.step", (plan[0], later))
 
@@ -252,6 +264,10 @@ def _closed_loop(
 
     start = strong(state), jax.tree.map(jnp.asarray, memory)
     return jax.lax.scan(step, start, None, steps)[1]
+
+
+def _unregularized(problem: Problem) -> Array:
+    return jnp.array([0, 1], problem.dtype)
 
 
 def _later(x: Array) -> Array:

@@ -20,7 +20,7 @@ from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
 from lgjax.numerics.records import Made, makes
-from lgjax.numerics.status import NOT_FINITE, Flags
+from lgjax.numerics.status import NOT_FINITE, UNCHANGED, Flags
 from lgjax.robots.robot import Robot
 from lgjax.simulate.control.cost import Cost
 from lgjax.simulate.control.linear_quadratic.sparse import Columns, Matrix, dense, of_other
@@ -51,6 +51,7 @@ class OptimizeStatus(Flags):
     MAX_ITERATIONS = 4  # neither converged nor stalled after all iterations
     STALLED = 8  # neither cost nor gradient improves, though the gradient is not below the tolerance
     INFEASIBLE = 16  # of ILQR and FDDP: however dear the violation of the constraints is made, it no longer shrinks
+    UNCHANGED = UNCHANGED  # of predictive control: no iteration found a better plan, and the plan is not near a minimum
 
 
 @dataclass(frozen=True)

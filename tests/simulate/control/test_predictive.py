@@ -249,3 +249,62 @@ def test_costs_that_take_other_arguments_are_told_what_they_get(options, message
     controller = follower(ILQR(), **options)
     with pytest.raises(TypeError, match=message):
         controller.init(jnp.zeros(1))
+
+
+# ---- searches that fail
+@jax.custom_jvp
+def misleading(x):
+    """x², whose derivatives have the wrong sign where x is positive: no step that they propose lowers it."""
+    return jnp.sum(x * x)
+
+
+misleading.defjvp(lambda x, dx: (misleading(*x), jnp.sum(-2 * jnp.abs(x[0]) * dx[0])))
+
+
+def point(running, method=None, **options):
+    """A point whose control is its speed; where it starts decides whether plans improve."""
+    return PredictiveController(
+        system=ControlSystem.on_space(lgjax.groups.vector_space(1), lambda x, u: x + 0.1 * u, 1, 0.1), steps=5,
+        running=running, method=method or ILQR(), **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("method", [ILQR(), FDDP(), ILQR(line_search="first")], ids=["ilqr", "fddp", "first"])
+def test_a_search_that_finds_no_better_plan_says_so(method):
+    """Each of a batch for itself: derivatives lie at 1 and are right at -1; at 0 there is nothing to improve."""
+    controller = point(lambda t, x, u: misleading(x) + 0.01 * u @ u, method)
+    starts = jnp.array([[1.0], [-1.0], [0.0]])
+    run = jax.jit(jax.vmap(lambda x: controller.closed_loop(x, controller.init(x), 4)))
+    states, controls, status = run(starts)
+    assert np.all(status[0] == OptimizeStatus.UNCHANGED)
+    np.testing.assert_array_equal(controls[0], 0)
+    np.testing.assert_array_equal(states[0], 1.0)
+    assert not np.any(status[1:] == OptimizeStatus.UNCHANGED)
+    assert np.all(np.diff(np.abs(states[1]), axis=0) < 0)
+    assert np.all(status[2] == OptimizeStatus.CONVERGED)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 40])
+def test_a_plan_that_needs_no_change_is_no_failure(iterations):
+    """At the target, by few iterations or many, and where bounds hold every control."""
+    quadratic = lambda t, x, u: jnp.sum((x - 1) ** 2) + 0.01 * u @ u
+    for start, bounds in ((1.0, None), (2.0, (0.0, 1.0))):
+        controller, x = point(quadratic, iterations=iterations, bounds=bounds), jnp.array([start])
+        _, controls, status = controller.closed_loop(x, controller.init(x), 4)
+        np.testing.assert_array_equal(controls, 0)
+        assert not np.any(status == OptimizeStatus.UNCHANGED)
+    # and with multipliers that go on to change where no plan can meet the constraint
+    controller = point(quadratic, iterations=iterations, equality=Stagewise(running=lambda t, x, u: x - 2))
+    status = controller.closed_loop(jnp.ones(1), controller.init(jnp.ones(1)), 4)[2]
+    assert not np.any(status == OptimizeStatus.UNCHANGED)
+
+
+@pytest.mark.parametrize("method", [ILQR(), FDDP()], ids=["ilqr", "fddp"])
+def test_regularization_is_remembered_where_a_cost_is_concave(method):
+    """Searches of one iteration, each too weakly regularized to gain, are one search over the steps."""
+    controller = point(lambda t, x, u: -100 * jnp.exp(-jnp.sum(x**2)) + 1e-4 * u @ u, method, iterations=1)
+    x = jnp.array([1.5])
+    states, _, status = controller.closed_loop(x, controller.init(x), 40)
+    first = np.argmax(status != OptimizeStatus.UNCHANGED)
+    assert 0 < first < 12
+    assert np.abs(states[-1]).max() < 1e-3

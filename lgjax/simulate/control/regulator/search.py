@@ -71,6 +71,10 @@ class RegulatorSearch(LineSearch):
 
     __slots__ = ()
 
+    def progressed(self, new: RegulatorIterate) -> Array:
+        """Whether the last iteration took a step, updated multipliers, or began near a minimum."""
+        return (new.factor <= 1) | new.near | (new.status == OptimizeStatus.CONVERGED)
+
     # ---- beginning and end
     def init(self, guess: Array, nodes: Any = None) -> RegulatorIterate:
         """nodes: states (steps,) after each step, or None for those that the guessed controls lead to."""
