@@ -46,6 +46,8 @@ myst_heading_anchors = 3
 
 html_theme = "furo"
 html_title = f"lgjax {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_show_sourcelink = False
 nb_execution_mode = "off"
