@@ -213,10 +213,11 @@ def _auxiliary(treedef: Any) -> list:
 
 
 def _methods(treedef: Any) -> list:
-    """What users' classes of callable nodes hold, such as a controller that is a named tuple of its gains."""
+    """What users' classes of nodes that act hold, such as a controller that is a named tuple of its gains."""
     data = treedef.node_data()
     kind = tuple if data is None else data[0]
-    own = members(kind) if any("__call__" in vars(base) for base in kind.__mro__) else []
+    acts = any(name in vars(base) for base in kind.__mro__ for name in ("__call__", "step"))
+    own = members(kind) if acts else []
     return [*own, *(x for child in treedef.children() for x in _methods(child))]
 
 

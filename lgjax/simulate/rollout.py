@@ -119,8 +119,7 @@ def rollout(
     parts = parts._replace(actuators=with_history(parts.actuators, dt))
     controller = as_controller(controller, parts.actuators)
     _check(parts, (q, v), controller, wrenches, dt, method)
-    remembers = isinstance(controller, ControllerWithMemory)
-    run = compiled(_rollout) if checkpoint is None and not remembers else _rollout
+    run = compiled(_rollout) if checkpoint is None else _rollout
     closing = project, (alpha, beta), tolerance
     return run(parts, q, v, (controller, wrenches), dt, steps, method, save_every, remat, checkpoint, closing)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import lgjax
+from lgjax import control
 from lgjax.simulate.control import ControlSystem, OptimizeStatus, PredictiveController
 
 MODEL, DT = lgjax.models.chain(1), 0.05
@@ -132,3 +133,60 @@ def test_one_good_search_is_enough_for_a_success():
     )  # fmt: skip
     np.testing.assert_array_equal(found.status, 2048)
     assert not found.success.any()
+
+
+# ---- programs
+def driven(goal, every=1):
+    return PredictiveController(
+        system=ControlSystem.of_model(MODEL, DT), steps=4, iterations=1, every=every,
+        running=control.costs.state(MODEL, (lgjax.configuration(MODEL, joints=[goal]), jnp.zeros(1))),
+    )  # fmt: skip
+
+
+def following(amplitude):
+    return PredictiveController(
+        system=ControlSystem.of_model(MODEL, DT), steps=4, iterations=1, reference=lambda t: amplitude * jnp.sin(t),
+        running=lambda t, state, u, angle: (state[0].joints[0] - angle) ** 2 + 0.1 * u @ u, bounds=(-3.0, 3.0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("controller", [driven, following])
+def test_rollouts_under_controllers_that_differ_in_numbers_take_one_program(controller):
+    count = [0]
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: count.__setitem__(0, count[0] + event.endswith("backend_compile_duration"))
+    )
+    first = lgjax.rollout(MODEL, *START, controller(0.5), DT, 3).control.controls
+    made = controller(1.5)
+    before = count[0]
+    second = lgjax.rollout(MODEL, *START, made, DT, 3).control.controls
+    assert count[0] == before
+    inside = jax.jit(lambda q, v: lgjax.rollout(MODEL, q, v, made, DT, 3).control.controls)(*START)
+    np.testing.assert_allclose(second, inside, rtol=1e-9, atol=1e-12)
+    assert np.abs(np.asarray(second) - first).max() > 1e-3
+
+
+GAIN = [1.0]
+
+
+class Proportional(NamedTuple):
+    """A law that reads what can change in place."""
+
+    every: int = 1
+
+    def init(self, state):
+        return jnp.zeros(())
+
+    def step(self, state, memory):
+        return -GAIN[0] * state[0].joints, memory
+
+    def forces(self, control):
+        return control, None
+
+
+def test_a_controller_that_reads_what_changes_is_read_again():
+    gains = []
+    for gain in (1.0, 3.0):
+        GAIN[0] = gain
+        gains.append(float(lgjax.rollout(MODEL, *START, Proportional(), DT, 1).control.controls[-1, 0] / -2.6))
+    np.testing.assert_allclose(gains, [1.0, 3.0], rtol=1e-12)
