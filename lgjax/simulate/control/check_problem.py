@@ -10,7 +10,7 @@ import numpy as np
 
 from lgjax.integrators.field import state_dtype, strong
 from lgjax.numerics import checks
-from lgjax.simulate.control.cost import Cost
+from lgjax.simulate.control.cost import Cost, Sum
 from lgjax.simulate.control.costs import LeastSquares
 from lgjax.simulate.control.problem import ControlSystem, Problem, State, following
 from lgjax.simulate.control.stagewise import Stagewise
@@ -65,6 +65,17 @@ def _check_costs(running: Any, terminal: Any, reference: Any) -> None:
         function = cost.residual if type(cost) is LeastSquares else cost
         if function is not None and not isinstance(function, Cost):
             _check_call(f"the {name} cost", function, *arguments, *more)
+    if reference is not None and not any(map(_follows, (running, terminal))):
+        raise TypeError(
+            "no cost takes the reference: write one as control.costs.LeastSquares(lambda t, state, control, reference: "
+            "...) or as a function"
+        )
+
+
+def _follows(cost: Any) -> bool:
+    """Whether a reference is an argument of a cost, or of one of its terms."""
+    terms = [term for _, term in cost.terms] if isinstance(cost, Sum) else [cost]
+    return any(term is not None and (not isinstance(term, Cost) or term.following(None) is not term) for term in terms)
 
 
 def _followed(cost: Any) -> Any:

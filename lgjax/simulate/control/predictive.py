@@ -58,7 +58,8 @@ class PredictiveController:
     Derivatives of `step` with respect to the state or the memory raise TypeError; use `jax.lax.stop_gradient` of both
     to hold the control fixed. `closed_loop` drives the system itself. If the system was made by
     `ControlSystem.of_model`, `rollout` and `ensemble` take the controller too, for a mechanism whose parameters may
-    differ from those of the system.
+    differ from those of the system. In a loop of your own, `rollout(plant, q, v, jax.tree_util.Partial(held, control),
+    dt, steps)` with `def held(control, t, q, v): return control` compiles once; a global control compiles at each step.
 
     A plan has no feedback: after a disturbance it may lead far away. A search begins with the plan that was given to
     `init` where the last plan leads to numbers that are not finite, and, with `ILQR`, where it costs more. A search

@@ -234,6 +234,10 @@ COSTS = [
         {"running": lgjax.control.costs.LeastSquares(lambda t, x, u: x), "reference": jnp.sin},
         r"running cost must take \(t, state, control, reference\): too many",
     ),
+    (
+        {"running": 2.0 * lgjax.control.costs.control() + lgjax.control.costs.control(), "reference": jnp.sin},
+        r"no cost takes the reference: write one as control.costs.LeastSquares",
+    ),
     ({"terminal": lambda x: x[0], "reference": jnp.sin}, r"terminal cost must take \(state, reference\): too many"),
     (
         {"terminal": lambda x: x[0], "inequality": Stagewise(running=lambda x, u: u)},
