@@ -49,26 +49,23 @@ def _value(ops: Operations, index: int) -> int:
 
 def _before(ops: Operations, index: int) -> list[int]:
     """The nodes that a node uses, each once."""
-    args = ops[index][2]
-    found = [a.index for a in args if type(a) is Ref]
+    found = [a.index for a in ops[index][2] if type(a) is Ref]
     return found if len(found) < 2 or (len(found) == 2 and found[0] != found[1]) else list(dict.fromkeys(found))
 
 
 def asked_for(ops: Operations, wanted: Sequence[int]) -> list[int]:
     """The nodes that `wanted` need, each when it is first asked for."""
     order: dict[int, None] = {}
-    stack = list(reversed(wanted))
+    stack = [(index, False) for index in reversed(wanted)]
     while stack:
-        index = stack[-1]
+        index, ready = stack.pop()
         if index in order:
-            stack.pop()
             continue
-        missing = [a for a in _before(ops, index) if a not in order]
-        if missing:
-            stack.extend(reversed(missing))
-            continue
-        stack.pop()
-        order[index] = None
+        if not ready:
+            stack.append((index, True))
+            stack += [(a.index, False) for a in reversed(ops[index][2]) if type(a) is Ref and a.index not in order]
+        else:
+            order[index] = None
     return list(order)
 
 

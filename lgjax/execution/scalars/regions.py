@@ -56,17 +56,20 @@ class Region:
         return waiting(self.ops, self.order, self.wanted)
 
     @cached_property
+    def needed(self) -> Operations:
+        """The operations that the results need, as the graph has them."""
+        return [self.graph.ops[k] for k in asked_for(self.graph.ops, self.wanted)]
+
+    @cached_property
     def lines(self) -> int:
         """Number of operations as they are written; those of a loop count once."""
-        asked = [self.graph.ops[k] for k in asked_for(self.graph.ops, self.wanted)]
-        return sum(what.lines if name in INSIDE else name not in NOT_COUNTED for name, what, _ in asked)
+        return sum(what.lines if name in INSIDE else name not in NOT_COUNTED for name, what, _ in self.needed)
 
     @cached_property
     def operations(self) -> dict[str, int]:
         """Number of operations of each name; those of a loop count once per iteration."""
         counts: dict[str, int] = {}
-        for index in asked_for(self.graph.ops, self.wanted):
-            name, what, _ = self.graph.ops[index]
+        for name, what, _ in self.needed:
             inside = {k: n * what.count for k, n in what.operations.items()} if name in INSIDE else {name: 1}
             for k, n in inside.items():
                 counts[k] = counts.get(k, 0) + n
