@@ -50,11 +50,13 @@ def kernel_text(
     dtype = floating_dtype(program)
     front = front or (False,) * (len(program.inputs) + len(program.outputs))
     width = registers // (8 if dtype == "f64" else 4)
-    body = _written(LlvmWriter(dtype, width), program, mapped, in_place, front)
-    while body.array_bytes * width > ARRAYS * body.out.width and width > LEAST:
-        width //= 2
-    if width < body.out.width:
-        body = _written(LlvmWriter(dtype, width), program, mapped, in_place, front)
+    while True:
+        body = _Body(LlvmWriter(dtype, width), program, mapped, in_place, front)
+        try:
+            body.write()
+            break
+        except _TooWide:
+            width //= 2
     body.wait(held(registers))
     calling = Calling(body.arrays, width, batch, interface, body.cost)
     if calling.scratch + body.saved > STACK:
@@ -63,10 +65,8 @@ def kernel_text(
     return "\n".join([*head, *body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
 
 
-def _written(*args: Any) -> "_Body":
-    body = _Body(*args)
-    body.write()
-    return body
+class _TooWide(Exception):
+    """The arrays of so many systems at a time would fill the cache."""
 
 
 class _Body(Translation):
@@ -290,6 +290,12 @@ class _Body(Translation):
     @property
     def _width(self) -> int:
         return self.out.width * self.out.bytes
+
+    def _new(self, length: int, dtype: np.dtype) -> Memory:
+        found = super()._new(length, dtype)
+        if self.array_bytes > ARRAYS and self.out.width > LEAST:
+            raise _TooWide
+        return found
 
     def _argument(self, leaf: int, length: int, dtype: np.dtype) -> Memory:
         array = self.array[f"a{leaf}"]
