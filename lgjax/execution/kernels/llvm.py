@@ -55,7 +55,7 @@ def kernel_text(
         try:
             body.write()
             break
-        except _TooWide:
+        except _WideError:
             width //= 2
     body.wait(held(registers))
     calling = Calling(body.arrays, width, batch, interface, body.cost)
@@ -65,7 +65,7 @@ def kernel_text(
     return "\n".join([*head, *body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
 
 
-class _TooWide(Exception):
+class _WideError(Exception):
     """The arrays of so many systems at a time would fill the cache."""
 
 
@@ -294,7 +294,7 @@ class _Body(Translation):
     def _new(self, length: int, dtype: np.dtype) -> Memory:
         found = super()._new(length, dtype)
         if self.array_bytes > ARRAYS and self.out.width > LEAST:
-            raise _TooWide
+            raise _WideError
         return found
 
     def _argument(self, leaf: int, length: int, dtype: np.dtype) -> Memory:
