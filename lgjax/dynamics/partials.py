@@ -16,6 +16,7 @@ Source: [kim2012] section 4; [singh2022] with the rate B as twelve numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -36,6 +37,7 @@ from lgjax.dynamics.subtree_sums import (
 )
 from lgjax.dynamics.traversal.traversal import TreeTraversal
 from lgjax.execution import batched
+from lgjax.execution.operation import batched_or_parts
 from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
@@ -43,8 +45,6 @@ from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.model import Model
 from lgjax.numerics import definite
 from lgjax.numerics import small_matrix as sm
-
-FEW = 16  # velocities, up to which the mass matrix is inverted in a kernel; a library inverts larger ones
 
 
 class InversePartials(NamedTuple):
@@ -133,6 +133,12 @@ def forward_dynamics_partials(
 
     Source: [kim2012] section 4.
     """
+    return _forward_partials(model, q, v, tau, wrenches)
+
+
+@jax.jit
+@batched_or_parts
+def _forward_partials(model: Model, q: Configuration, v, tau, wrenches) -> ForwardPartials:
     vdot = forward_dynamics(model, q, v, tau, wrenches)
     inverse = inverse_dynamics_partials(model, q, v, vdot, wrenches)
     return ForwardPartials(*_solved(inverse, np.zeros(model.nv, bool)))
@@ -163,10 +169,18 @@ def hybrid_dynamics_partials(
 
     Source: [kim2012] sections 2.3 and 4.
     """
-    given = prescribed_mask(model, prescribed)
-    vdot, _ = hybrid_dynamics(model, q, v, vdot, tau, prescribed, wrenches)
-    inverse = inverse_dynamics_partials(model, q, v, vdot, wrenches)
-    return HybridPartials(*_solved(inverse, given))
+    given = tuple(prescribed_mask(model, prescribed).tolist())
+    return _hybrid_partials(given, model, q, v, vdot, tau, wrenches)
+
+
+@partial(jax.jit, static_argnums=0)
+def _hybrid_partials(given: tuple[bool, ...], model: Model, q: Configuration, v, vdot, tau, wrenches):
+    def of(model: Model, q: Configuration, v, vdot, tau, wrenches) -> HybridPartials:
+        vdot, _ = hybrid_dynamics(model, q, v, vdot, tau, np.flatnonzero(given).tolist(), wrenches)
+        inverse = inverse_dynamics_partials(model, q, v, vdot, wrenches)
+        return HybridPartials(*_solved(inverse, np.asarray(given)))
+
+    return batched_or_parts(of)(model, q, v, vdot, tau, wrenches)
 
 
 def _solved(inverse: InversePartials, given: np.ndarray):
@@ -186,7 +200,7 @@ def _solved(inverse: InversePartials, given: np.ndarray):
 
 def inverse_of_definite(M):
     """Inverse of a positive definite matrix; in a batch, products with it are faster than solves."""
-    if len(M) <= FEW:
+    if len(M) <= definite.SMALL:
         return batched(_small_inverse)(M)
     factor = jax.lax.linalg.cholesky(M)
     root = jax.lax.linalg.triangular_solve(factor, sm.identity(len(M), M.dtype), left_side=True, lower=True)

@@ -167,6 +167,8 @@ class Machine:
             if kind.startswith("f"):
                 return values[0] / values[1]
             return np.trunc(values[0].astype(float) / values[1]).astype(DTYPES[kind])  # towards zero
+        if "NaN" in kinds:
+            return {"max": np.maximum, "min": np.minimum}[operation](*values)
         found = (UNARY if len(values) == 1 else BINARY)[operation](*values)
         return found.astype(DTYPES[kind])
 

@@ -77,6 +77,22 @@ def test_what_is_no_number_stays_none(dtype):
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("launch", [launched, kernel_launched])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_larger_and_the_smaller_of_two(launch, dtype):
+    """No number if one is none, on either side, known or not."""
+    some = np.array([np.nan, -np.inf, -1.5, 0.0, 2.0, np.inf], dtype)
+    x, y = (jnp.asarray(z.ravel()) for z in np.meshgrid(some, some))
+    known = [np.array(k, dtype) for k in (*some, 1.0)]
+
+    def function(x, y):
+        pairs = [(x, y), (y, x), *((x, k) for k in known), *((k, x) for k in known)]
+        return [f(a, b) for f in (jnp.maximum, jnp.minimum) for a, b in pairs]
+
+    for got, expected in zip(launch(function, x, y), function(x, y), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
 @pytest.mark.parametrize("front", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_arrays_of_every_shape_kind_and_size(vectors, dtype, front):

@@ -87,10 +87,7 @@ def _larger(sign: int) -> Callable:
             return _logic("or" if sign > 0 else "and")(out, a, b)
         if kind != "f":
             return out.integer(name, a, b)
-        a, b = like(a, kind), like(b, kind)
-        best = out.floating(name, a, b)
-        test = out.compare("num", out.float_register(a), b)
-        return out.select(test, best, out.floating("add", a, b))
+        return out.extreme(sign, like(a, kind), like(b, kind))
 
     return of
 

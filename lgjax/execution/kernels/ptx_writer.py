@@ -75,6 +75,11 @@ class PtxWriter(Writer):
         return self.nonzero(self.operation("mov.u32", int(x), kind="i"))
 
     # -- comparisons and choices
+    def extreme(self, sign: int, a: Operand, b: Operand) -> Operand:
+        if self.double:
+            return super().extreme(sign, a, b)
+        return self.operation("max.NaN.f32" if sign > 0 else "min.NaN.f32", a, b)
+
     def compare(self, test: str, a: Operand, b: Operand, kind: str = "f") -> str:
         test = "neu" if test == "ne" and kind == "f" else test
         return self.operation(f"setp.{test}." + ("" if kind == "f" else "s32"), a, b, kind="p")

@@ -128,6 +128,14 @@ class Writer(ABC):
     def product(self, a: Operand, b: Operand) -> str:
         return self.floating("mul", a, b, exact=True)
 
+    def extreme(self, sign: int, a: Operand, b: Operand) -> Operand:
+        """The larger of two floating numbers, the smaller if the sign is -1; NaN if one is."""
+        a, b = (b, a) if isinstance(a, str) and not isinstance(b, str) else (a, b)
+        if not isinstance(a, str) and a != a:
+            return self.float_register(a)
+        best = self.select(self.compare("gt" if sign > 0 else "lt", a, b), a, b)  # b, if it is NaN
+        return self.select(self.compare("num", a, a), best, a) if isinstance(a, str) else best
+
     def polynomial(self, x: Operand, coefficients: tuple[float, ...]) -> Operand:
         """A polynomial by Horner's scheme; the constant coefficient comes first."""
         total: Operand = coefficients[-1]
