@@ -4,7 +4,7 @@ Robots with friction and masses of their own, `plugs.walking_quadruped`, try act
 update collects steps of all robots, estimates advantages, and raises the clipped objective of proximal policy
 optimization by Adam, in minibatches; a `lax.scan` goes through the updates of a report.
 Goal: of new robots, 95 of 100 walk for 10 s without falling, at 0.5 m/s within 0.1 m/s on average.
-python examples/29_walk_by_ppo.py [--out walk.png] [--rough] [--updates 600]
+python examples/29_walk_by_ppo.py [--out walk.png] [--rough] [--updates 400]
 """
 
 import argparse

@@ -110,6 +110,12 @@ _SPACES = (
     "forces", "groups", "identification", "integrators", "loops", "maximal", "models", "multibody", "plot",
     "plugs", "saving", "sensors", "shapes", "systems", "time_derivatives", "view",
 )  # fmt: skip
+if _TYPE_CHECKING:  # or type checkers take them for private ones of an installed package
+    __all__ += [
+        "actuators", "cache_programs", "centroidal", "collisions", "contact", "control", "conventions", "ensembles",
+        "execution", "forces", "groups", "identification", "integrators", "loops", "maximal", "models", "multibody",
+        "plot", "plugs", "saving", "sensors", "shapes", "systems", "time_derivatives", "view",
+    ]  # fmt: skip
 # Kept elsewhere. They are no packages here, or Python would load a second copy of what they consist of.
 _ELSEWHERE = {
     "actuators": "robots.actuators",

@@ -1,5 +1,6 @@
 """The public names: few flat ones, documented, and none that means two things."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -60,6 +61,13 @@ def test_flat_names_are_few_and_exist():
 def test_the_list_of_names_is_that_of_the_library_alone():
     shown = {name for name in dir(lgjax) if not name.startswith("__")}
     assert shown == {*lgjax.__all__, *NAMESPACES, "cache_programs"}
+
+
+def test_type_checkers_see_the_namespaces():
+    """Of an installed package they take only what `__all__` lists for public."""
+    written = ast.parse(inspect.getsource(lgjax))
+    (added,) = (node for node in ast.walk(written) if isinstance(node, ast.AugAssign))
+    assert {*ast.literal_eval(added.value)} == {*NAMESPACES, "cache_programs"}
 
 
 MOVED = {

@@ -168,7 +168,7 @@ class _Structure:
         self.needs_numbers = False  # whether it failed with numbers of functions as arguments
         held = [x.leaf if isinstance(x, _Known) else x[1] for x in static if x is not ARRAY and type(x) is not Form]
         held = [x for x in held if not callable(x) or isinstance(x, type)]  # functions themselves are in the structure
-        self.functions = [*functions_in((*_auxiliary(treedef), *held)), *_methods(treedef)]
+        self.functions = [*functions_in(tuple(held)), *functions_of(treedef)]
         self.only = None if self.functions else self._compile()
 
     def program(self) -> Callable[[list], Any] | None:
@@ -203,6 +203,11 @@ _structure = lru_cache(STRUCTURES)(_Structure)
 @lru_cache(VERSIONS)
 def _version(structure: _Structure, reads: tuple) -> Callable[[list], Any]:
     return structure._compile()
+
+
+def functions_of(treedef: Any) -> list:
+    """The users' functions in the structure of a pytree: in its static data, and methods of its nodes."""
+    return [*functions_in(tuple(_auxiliary(treedef))), *_methods(treedef)]
 
 
 def _auxiliary(treedef: Any) -> list:

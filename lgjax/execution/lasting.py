@@ -5,7 +5,8 @@ Read first: `compiled.py`, then `forms.py` for the numbers that functions hold.
 
 import os
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,10 @@ import numpy as np
 
 from lgjax.execution.callbacks import contents
 from lgjax.execution.compiled import compile_ahead
-from lgjax.execution.forms import NEEDS_NUMBERS as NEEDS_NUMBERS
-from lgjax.execution.forms import form_of
+from lgjax.execution.forms import NEEDS_NUMBERS, form_of
+from lgjax.execution.reference import is_plain
+
+T = TypeVar("T")
 
 KEPT = 16  # sets of programs that are kept, the most recently used
 SHAPES = 8  # programs of one name in a set, of arguments of other shapes or devices
@@ -23,32 +26,68 @@ GROUP = 32  # systems that one core of a CPU works on side by side
 _kept: dict[Hashable, "Programs"] = {}
 
 
+class Program:
+    """A compiled program, the shapes of its results, and the memory that it takes, None if XLA does not say."""
+
+    def __init__(self, lowered: Any, run: Callable) -> None:
+        self.run, self.shapes = run, lowered.out_info
+
+    @cached_property
+    def memory(self) -> Any:
+        return self.run.memory_analysis()  # type: ignore[attr-defined]
+
+
 class Programs:
     """Compiled programs of functions that read the same, by name, and by kind and devices of their arguments.
 
-    needs_numbers: set by drivers where the functions have failed with their numbers as arguments.
+    needs_numbers: whether the functions have failed with their numbers as arguments.
     """
 
     def __init__(self) -> None:
-        self.known: dict[str, dict[Hashable, Callable]] = {}
+        self.known: dict[str, dict[Hashable, Any]] = {}
         self.needs_numbers = False
 
-    def compiled(self, name: str, function: Callable, *args: Any) -> Callable:
-        """The program of `function` for arguments like these."""
+    def compiled(self, name: str, function: Callable, *args: Any, options: dict[str, Any] | None = None) -> "Program":
+        """The program of `function` for arguments like these; options are the compiler's."""
+        make = lambda: Program(*compile_ahead(jax.jit(function), *args, options=options))
+        return self.remembered(name, args, make, repr(options))
+
+    def remembered(self, name: str, args: Any, make: Callable[[], Any], *more: Hashable) -> Any:
+        """The result of make(), which follows from kind and devices of `args`, JAX's settings and `more`."""
         leaves, treedef = jax.tree.flatten(args)
-        key = treedef, tuple((x.shape, x.dtype, x.weak_type, x.sharding) for x in map(jnp.asarray, leaves))
-        make = lambda: compile_ahead(jax.jit(function), *args)[1]
-        return _recent(self.known.setdefault(name, {}), key, make, SHAPES)
+        kinds = tuple((jax.typeof(x), x.sharding) for x in map(jnp.asarray, leaves))
+        settings = is_plain(), jax.config.jax_enable_x64, jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+        return _recent(self.known.setdefault(name, {}), (treedef, kinds, settings, more), make, SHAPES)
 
 
-def programs_of(read: Any) -> Iterator[tuple[Programs, list[Any], Callable[[list[Any]], Any]]]:
+Way = tuple[Programs, list[Any], Callable[[list[Any]], Any]]  # programs, numbers, and what makes the whole of these
+
+
+def first_traced(read: Any, use: Callable[[Way], T], constant: bool = False) -> T:
+    """use(way) for the first of the ways of `programs_of` in which what reads `read` can be traced."""
+    refused = []
+    for way in programs_of(read, constant):
+        try:
+            found = use(way)
+        except NEEDS_NUMBERS:
+            if not way[1]:
+                raise
+            refused.append(way[0])
+        else:
+            for programs in refused:
+                programs.needs_numbers = True
+            return found
+    raise AssertionError("the last of them hold all numbers")
+
+
+def programs_of(read: Any, constant: bool = False) -> Iterator[Way]:
     """Programs of functions that read `read`, its numbers, and `read` as a function of these, in several ways.
 
     The programs of the first have all numbers as arguments, so other numbers take the same ones. A function that needs
     them to be known fails with one of NEEDS_NUMBERS; then take the next, whose programs hold those of users' functions,
-    and in the end all. The last are new ones if what they read can change in place.
+    and in the end all. The last are new ones if what they read can change in place. constant: only the last.
     """
-    for closed in (False, True):
+    for closed in () if constant else (False, True):
         found = form_of(read, closed)
         programs = Programs() if found is None else _recent(_kept, found[0], Programs, KEPT)
         if found is not None and not programs.needs_numbers:

@@ -63,7 +63,7 @@ def _random_rotation(key: jax.Array, n: int, dtype) -> jax.Array:
 
 def configuration(
     model: Model,
-    base: Pose | ArrayLike | None = None,
+    base: Pose | tuple[ArrayLike, Any] | ArrayLike | None = None,
     joints: ArrayLike | dict[str, Any] | None = None,
     ball_rotations: ArrayLike | None = None,
 ) -> Configuration:
@@ -71,7 +71,8 @@ def configuration(
 
     Args:
         model: the mechanism.
-        base: world pose of the floating base, as a Pose or a 4x4 matrix, m (leading axis n_free if there are several).
+        base: world pose of the floating base, as a Pose, a pair (rotation, position) or a 4x4 matrix, m (leading axis
+            n_free if there are several).
         joints: (n,) in the order of the scalar coordinates, or {joint name: value} for some of them, rad and m.
         ball_rotations: (n_ball, 3, 3).
 
@@ -108,7 +109,9 @@ def configuration(
 def _split_homogeneous(base):
     base = base if isinstance(base, jax.Array) else np.asarray(base)
     if base.shape[-2:] != (4, 4):
-        raise ValueError(f"base is a Pose or a 4x4 matrix, not an array of shape {base.shape}")
+        raise ValueError(
+            f"base is a Pose, a pair (rotation, position) or a 4x4 matrix, not an array of shape {base.shape}"
+        )
     return base[..., :3, :3], base[..., :3, 3]
 
 

@@ -66,7 +66,7 @@ class Trajectory(NamedTuple):
 def rollout(
     model: Model | Robot, q: Configuration, v: jax.Array,
     controller: Controller | ControllerWithMemory | ArrayLike | None, dt: ArrayLike, steps: int,
-    method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
+    method: Method | TimeStepping | EventDriven = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
     save_every: int | None = 1, wrenches: Controller | None = None, remat: bool | int = False,
     checkpoint: Checkpoint | None = None, *, loops: Loop | Sequence[Loop] | None = None,
     project: Metric | None = "mass", alpha: Any = 0.0, beta: Any = 0.0, tolerance: Any = None,

@@ -101,7 +101,7 @@ BAD = {
     "infinite position": ({"base": Pose(EYE, np.array([0, np.inf, 0]))}, "base position is not finite"),
     "no rotation": ({"base": Pose(2 * EYE, np.zeros(3))}, "base rotation is not a rotation"),
     "reflection": ({"base": Pose(-EYE, np.zeros(3))}, "base rotation is not a rotation"),
-    "no matrix": ({"base": np.eye(3)}, r"base is a Pose or a 4x4 matrix, not an array of shape \(3, 3\)"),
+    "no matrix": ({"base": np.eye(3)}, r"base is a Pose, a pair .* or a 4x4 matrix, not an array of shape \(3, 3\)"),
     "unknown joint": ({"joints": {"knee": 1.0}}, "no scalar joint 'knee' in 'random_tree_5'; joints: joint1"),
     "the base is no joint": ({"joints": {"root_joint": 1.0}}, "no scalar joint 'root_joint'"),
     "vector for a joint": ({"joints": {"joint1": [1.0, 2.0]}}, r"joint 'joint1' has shape \(2,\)"),

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.execution.compiled import compiled
-from lgjax.execution.lasting import NEEDS_NUMBERS, in_groups, programs_of
+from lgjax.execution.lasting import Way, first_traced, in_groups
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
 from lgjax.saving.arrays import read_arrays, write_arrays
@@ -190,21 +190,15 @@ def _drive(search: Any, guesses: Array, nodes: Any, progress, checkpoint) -> Opt
 def _programs(search: Any, guesses: Array, nodes: Any, limit: Array) -> tuple[Any, Callable[[Any], Any]]:
     """The first iterate, and the function of an iterate that does a round."""
     start, read = search.problem.start, search._replace(problem=search.problem._replace(start=None))
-    refused = []
-    for programs, numbers, filled in programs_of(read):
-        begin, go_on = _from(filled, _begun), _from(filled, _round)
-        try:
-            first = programs.compiled("begin", begin, numbers, start, guesses, nodes)(numbers, start, guesses, nodes)
-            program = programs.compiled("round", go_on, numbers, start, limit, first)
-        except NEEDS_NUMBERS:
-            if not numbers:
-                raise
-            refused.append(programs)
-        else:
-            for other in refused:
-                other.needs_numbers = True
-            return first, partial(program, numbers, start, limit)
-    raise AssertionError("the last of them hold all numbers")
+
+    def compiled_by(way: Way) -> tuple[Any, Callable[[Any], Any]]:
+        programs, numbers, filled = way
+        begin, go_on, given = _from(filled, _begun), _from(filled, _round), (numbers, start, guesses, nodes)
+        first = programs.compiled("begin", begin, *given).run(*given)
+        program = programs.compiled("round", go_on, numbers, start, limit, first).run
+        return first, partial(program, numbers, start, limit)
+
+    return first_traced(read, compiled_by)
 
 
 def _from(filled: Callable, function: Callable) -> Callable:

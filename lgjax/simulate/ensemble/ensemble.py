@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact import EventDriven, TimeStepping
 from lgjax.dynamics.energy import total_energy
 from lgjax.dynamics.forces import Force, Friction, Sum
 from lgjax.dynamics.loops import project_positions, project_velocity
@@ -114,7 +115,7 @@ class Ensemble(_Fields):
 def ensemble(
     model: Model | Robot, controller: Callable | ControllerWithMemory | jax.Array | None = None, *, batch: int,
     steps: int, dt: float, key: jax.Array,
-    method: Method = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
+    method: Method | TimeStepping | EventDriven = MuntheKaas(RK4),  # noqa: B008 (a hashable value)
     q: Configuration | None = None, v: jax.Array | None = None,
     spread: Spread = Spread(),  # noqa: B008 (a tuple)
     sample: Callable[[jax.Array], Draw] | None = None, observe: Callable | None = None, events: Callable | None = None,

@@ -16,7 +16,7 @@ from lgjax.integrators.field import strong
 from lgjax.numerics import checks
 from lgjax.saving.identity import fingerprint
 from lgjax.saving.progress import progress_bar, uninterrupted
-from lgjax.simulate.ensemble.program import Program, device_mesh, fitting_program
+from lgjax.simulate.ensemble.program import Program, device_mesh, fitting_program, result_shapes
 from lgjax.simulate.ensemble.statistics import Accumulator, Statistics
 from lgjax.simulate.ensemble.storage import Folder, array_names
 
@@ -192,7 +192,7 @@ def _header(
     function: Callable, key: jax.Array, arguments: tuple, batch: int, chunk: int | None, tag: str
 ) -> dict[str, Any]:
     """Identity of a run and description of its records."""
-    shapes = jax.eval_shape(function, key, jnp.zeros((), jnp.int32), arguments)
+    shapes = result_shapes(function, key, arguments)
     leaves = jax.tree.leaves(shapes.record)
     kept = [
         {"name": name, "dtype": str(x.dtype), "shape": list(x.shape)}
