@@ -7,6 +7,7 @@ the value) and accept traced ones unchecked; the dtype is that of the first argu
 
 import itertools
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -21,6 +22,9 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
 from lgjax.shapes.contact import SHAPE, Array, Contact, Shape, farthest, tie, unit
 from lgjax.shapes.cores import Brick, Core, Drum, Egg, Hull
+
+UNKNOWN = "the faces of a polyhedron need vertices that are known, not traced"
+MOST_CORNERS = 256  # of a polyhedron whose faces a distance finds
 
 
 @jax.tree_util.register_dataclass
@@ -188,7 +192,7 @@ def faces_of(vertices, merge: bool = False) -> np.ndarray:
     SciPy.
     """
     if not checks.known(vertices):
-        raise ValueError("the faces of a polyhedron need vertices that are known, not traced")
+        raise ValueError(UNKNOWN)
     try:
         from scipy.spatial import ConvexHull
     except ImportError:
@@ -206,6 +210,22 @@ def faces_of(vertices, merge: bool = False) -> np.ndarray:
     return triangles
 
 
+@lru_cache(maxsize=256)
+def _polygons(data: bytes) -> tuple[tuple[int, ...], ...]:
+    """Corners of the faces of the hull of points, see `Faced`."""
+    points, found = np.frombuffer(data).reshape(-1, 3), []
+    size = np.abs(points - points.mean(0)).max()
+    for a, b, c in points[faces_of(points, merge=True)]:
+        normal = np.cross(b - a, c - a)
+        normal /= np.linalg.norm(normal)
+        on = np.flatnonzero(np.abs((points - a) @ normal) < 1e-9 * size)
+        place = points[on] - points[on].mean(0)
+        turn = np.arctan2(place @ np.cross(normal, place[0]), place @ place[0])
+        found.append(tuple(int(n) for n in on[np.argsort(turn)]))
+    longest = max(map(len, found))
+    return tuple(face + face[-1:] * (longest - len(face)) for face in found)
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Faced(Polyhedron):
@@ -216,20 +236,26 @@ class Faced(Polyhedron):
     @classmethod
     def of(cls, solid: Polyhedron) -> "Faced":
         """With the faces of the hull of known vertices."""
-        points = np.asarray(solid.vertices, float)
-        size, found = np.abs(points - points.mean(0)).max(), []
-        for a, b, c in points[faces_of(solid.vertices, merge=True)]:
-            normal = np.cross(b - a, c - a)
-            normal /= np.linalg.norm(normal)
-            on = np.flatnonzero(np.abs((points - a) @ normal) < 1e-9 * size)
-            place = points[on] - points[on].mean(0)
-            turn = np.arctan2(place @ np.cross(normal, place[0]), place @ place[0])
-            found.append(tuple(int(n) for n in on[np.argsort(turn)]))
-        longest = max(map(len, found))
-        return cls(solid.vertices, tuple(face + face[-1:] * (longest - len(face)) for face in found))
+        if not checks.known(solid.vertices):
+            raise ValueError(UNKNOWN)
+        return cls(solid.vertices, _polygons(np.asarray(solid.vertices, float).tobytes()))
 
     def core(self) -> tuple[Core, Any]:
         return Hull(self.vertices, self.faces, whole=True), 0.0
+
+
+def with_faces(shape: Shape) -> Shape:
+    """The shape, whose polyhedron knows its faces if its vertices are known, and not too many."""
+    if isinstance(shape, Placed):
+        return Placed(with_faces(shape.shape), shape.pose)
+    if isinstance(shape, Rounded):
+        return Rounded(with_faces(shape.shape), shape.radius)
+    if type(shape) is not Polyhedron or not checks.known(shape.vertices) or len(shape.vertices) > MOST_CORNERS:
+        return shape
+    try:
+        return Faced.of(shape)
+    except (ValueError, RuntimeError):  # not finite, or in a plane to round-off
+        return shape
 
 
 @jax.tree_util.register_dataclass

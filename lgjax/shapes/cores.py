@@ -14,10 +14,13 @@ import numpy as np
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
 from lgjax.shapes.contact import Array, Shape
+from lgjax.shapes.ridges import Ridges, of_faces
 
 # Signs of the corners of a box, and directions in which a search for the deepest normal begins.
 AXES = np.concatenate([np.eye(3), -np.eye(3)])
 FACES = np.array([np.roll([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]], k + 1, 1) for k in range(3)])
+SIGNS = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+SIDES = tuple(tuple(int(c @ (4, 2, 1) + 7) // 2 for c in FACES[k] + s * np.eye(3, dtype=int)[k]) for k in range(3) for s in (-1, 1))
 RIM = 8  # points of the rim of a cylinder that stand for it where it lies on its end
 SPREAD = np.array([[x, y, z] for x in (-1, 0, 1) for y in (-1, 0, 1) for z in (-1, 0, 1) if (x, y, z) != (0, 0, 0)])
 SPREAD = SPREAD / np.linalg.norm(SPREAD, axis=1, keepdims=True)
@@ -26,8 +29,10 @@ SPREAD = SPREAD / np.linalg.norm(SPREAD, axis=1, keepdims=True)
 class Core:
     """Protocol of a core; a pytree whose arrays are leaves. Directions and points (3,) in the frame of the shape."""
 
-    # Whether `normals` and `edges` hold every face normal and every direction of an edge of a polytope.
+    # Whether it is a polytope and `normals` and `ridges` hold every one of its faces and edges.
     polytope = False
+    # Whether it has so many edges that their pairs are tried in a loop.
+    listed = False
     # From how many normals the least overlap is searched.
     starts = 6
     # Whether all of it lies within `size` of its middle.
@@ -62,6 +67,10 @@ class Core:
     def edges(self) -> Array:
         """Directions (m, 3) of straight edges, of any length."""
         return jnp.zeros((0, 3), self.middle().dtype)
+
+    def ridges(self) -> Ridges:
+        """The edges of a polytope."""
+        return Ridges(*[jnp.zeros((0, 3), self.middle().dtype)] * 4)
 
     # How many corners a face has that another body can lie on; 0 for a core that is round everywhere, 2 for a segment.
     corners = 0
@@ -101,6 +110,9 @@ class Brick(Core):
     def edges(self) -> Array:
         return jnp.asarray(np.eye(3), self.center.dtype)
 
+    def ridges(self) -> Ridges:
+        return of_faces(self.center + jnp.asarray(SIGNS, self.center.dtype) * self.half_extents, SIDES)
+
     corners = 4
 
     def face(self, direction: Array) -> tuple[Array, Array]:
@@ -131,7 +143,11 @@ class Hull(Core):
 
     @property
     def polytope(self) -> bool:
-        return len(self.points) <= 2
+        return len(self.points) <= 2 or self.whole
+
+    @property
+    def listed(self) -> bool:
+        return len(self.points) > 2
 
     def label(self, direction: Array) -> Array:
         best = jnp.argmax(sm.matvec(self.points, direction))
@@ -153,9 +169,10 @@ class Hull(Core):
             return jnp.zeros((0, 3), self.points.dtype)
         if not self.faces:
             return jnp.concatenate([super().normals(), self._outward(self.points)])
-        a, b, c = (self.points[np.array([face[k] for face in self.faces])] for k in range(3))
+        a, b, c = (self.points[np.array(corner)] for corner in zip(*map(_apart, self.faces), strict=True))
         across = sm.cross(b - a, c - a)
-        return across / norm(across)[:, None]
+        length = norm(across)[:, None]
+        return across / jnp.where(length > 0, length, jnp.ones_like(length))
 
     def _outward(self, points: Array) -> Array:
         away = points - self.middle()
@@ -164,6 +181,12 @@ class Hull(Core):
 
     def edges(self) -> Array:
         return self.points[1:] - self.points[:1] if len(self.points) == 2 else super().edges()
+
+    def ridges(self) -> Ridges:
+        if len(self.points) == 2:
+            along = self.edges()
+            return Ridges(self.points[:1], along, jnp.zeros_like(along), jnp.zeros_like(along))
+        return of_faces(self.points, self.faces) if self.whole else super().ridges()
 
     @property
     def corners(self) -> int:
@@ -182,6 +205,12 @@ class Hull(Core):
         best = jnp.argmax(sm.matvec(normals, direction)).astype(jnp.int32)
         index = jnp.asarray(np.array(self.faces, np.int32))[best]
         return self.points[index], normals[best]
+
+
+def _apart(face: tuple[int, ...]) -> tuple[int, int, int]:
+    """Three corners of a face about as far apart as they can be in its order."""
+    around = tuple(dict.fromkeys(face))
+    return around[0], around[len(around) // 3], around[2 * len(around) // 3]
 
 
 @jax.tree_util.register_dataclass

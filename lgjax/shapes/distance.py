@@ -23,10 +23,11 @@ from lgjax.numerics.small_angle import norm
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.shapes.apart import nearest
 from lgjax.shapes.contact import POSE, SHAPE, Array, Shape
-from lgjax.shapes.convex import Placed, Rounded
+from lgjax.shapes.convex import Placed, Rounded, with_faces
 from lgjax.shapes.cores import Core, Other
 from lgjax.shapes.minkowski import Difference, Found, conditions, polished, shares, weighted
 from lgjax.shapes.overlap import shallowest
+from lgjax.shapes.ridges import best_across
 
 TOLERANCE = 1e-9  # of the status, relative to the size of the bodies; 64 units of round-off if that is more
 
@@ -55,8 +56,6 @@ class Distance(NamedTuple):
     status: Array
 
 
-@compiled
-@takes(True, a=SHAPE, pose_a=POSE, b=SHAPE, pose_b=POSE)
 def distance(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose) -> Distance:
     """Signed distance of two convex shapes, apart, touching or overlapping.
 
@@ -81,7 +80,7 @@ def distance(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose) -> Distance:
     Raises:
         ValueError: for shapes that are not convex: unions and complements.
     """
-    return _distance(a, pose_a, b, pose_b)
+    return _distance(with_faces(a), pose_a, with_faces(b), pose_b)
 
 
 def core_of(shape: Shape) -> tuple[Core, Pose | None, Any]:
@@ -96,6 +95,8 @@ def core_of(shape: Shape) -> tuple[Core, Pose | None, Any]:
     return core, None, radius
 
 
+@compiled
+@takes(True, a=SHAPE, pose_a=POSE, b=SHAPE, pose_b=POSE)
 def _distance(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose) -> Distance:
     D, radius_a, radius_b = difference(a, pose_a, b, pose_b)
     found = distance_of(D, radius_a, radius_b)
@@ -178,7 +179,7 @@ def _optimum(D: Difference, size: Array) -> Found:
         done = _is_apart(apart, length, least, margin)
         starts = jnp.concatenate([_normals(D), jnp.stack([apart.normal, start])])
         # The starts of two polytopes are all normals that there can be.
-        count = 1 if D.a.polytope and D.b.polytope else max(D.a.starts, D.b.starts)
+        count = 1 if D.polytope else max(D.a.starts, D.b.starts)
         overlap = shallowest(D, starts, count, size, margin, ~done)
     better = done | (~known & _is_better(apart, overlap, least))
     return jax.tree.map(lambda x, y: jnp.where(better, x, y), apart, overlap)
@@ -205,6 +206,8 @@ def _normals(D: Difference) -> Array:
     """Normals (m, 3) from which to search: those of the faces, of pairs of edges, and others."""
     turn = lambda place, directions: sm.matvec(place.rotation, directions)
     first, second = turn(D.place_a, D.a.normals()), -turn(D.place_b, D.b.normals())
+    if D.solid and (D.a.listed or D.b.listed):
+        return jnp.concatenate([first, second, best_across(*D.ridges())])
     edges_a, edges_b = turn(D.place_a, D.a.edges()), turn(D.place_b, D.b.edges())
     across = sm.cross(edges_a[:, None], edges_b[None]).reshape(-1, 3)
     size = (norm(edges_a)[:, None] * norm(edges_b)[None]).reshape(-1, 1)

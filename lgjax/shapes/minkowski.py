@@ -20,8 +20,10 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import norm
 from lgjax.shapes.contact import Array
 from lgjax.shapes.cores import Core
+from lgjax.shapes.ridges import Ridges
 
 POLISH = 4  # Newton steps
+PAIRS = 8192  # of edges of two polytopes that are all tried
 
 
 class Difference(NamedTuple):
@@ -64,9 +66,19 @@ class Difference(NamedTuple):
         return self.a.stays or self.b.stays
 
     @property
+    def polytope(self) -> bool:
+        """Whether D is a polytope of which all normals of faces are tried."""
+        edges = [jax.eval_shape(core.ridges).end.shape[0] for core in (self.a, self.b) if core.polytope]
+        return len(edges) == 2 and edges[0] * edges[1] <= PAIRS
+
+    @property
     def solid(self) -> bool:
-        """Whether D is a polytope with an inside, whose face normals are known: that of a box and a polytope."""
-        return self.a.polytope and self.b.polytope and max(self.a.corners, self.b.corners) > 2
+        """Whether it is one with an inside: that of a box or a polyhedron and a polytope."""
+        return self.polytope and max(self.a.corners, self.b.corners) > 2
+
+    def ridges(self) -> tuple[Ridges, Ridges]:
+        """The edges of a and of b, if they are polytopes."""
+        return self.a.ridges().placed(self.place_a), self.b.ridges().placed(self.place_b)
 
     def settled(self, label: Array) -> Array:
         """The label whose points move with the normal."""

@@ -81,7 +81,7 @@ def _from(D: Difference, start: Array, size: Array, margin: Array, wanted: Array
 
     def follow(state: _Search) -> _Search:
         # Curved bodies at first to a few digits: Newton's method finds the others, where the points on them move.
-        tenths = jnp.where(D.a.polytope and D.b.polytope, 0.0, 0.1 ** state.rounds.astype(size.dtype))
+        tenths = jnp.where(D.polytope, 0.0, 0.1 ** state.rounds.astype(size.dtype))
         tolerance = jnp.maximum(64 * eps, 1e-3 * tenths)
         aside = jnp.maximum(FAR * tenths, eps**LEAST)
         normal, labels = _exit(D, state.ray, aside, margin, tolerance, state.going)
