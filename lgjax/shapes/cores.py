@@ -16,11 +16,12 @@ from lgjax.numerics.small_angle import norm
 from lgjax.shapes.contact import Array, Shape
 from lgjax.shapes.ridges import Ridges, of_faces
 
-# Signs of the corners of a box, and directions in which a search for the deepest normal begins.
+# Directions in which a search for the deepest normal begins, and signs of the corners of a box.
 AXES = np.concatenate([np.eye(3), -np.eye(3)])
 FACES = np.array([np.roll([[-1, -1, 0], [1, -1, 0], [1, 1, 0], [-1, 1, 0]], k + 1, 1) for k in range(3)])
 SIGNS = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
-SIDES = tuple(tuple(int(c @ (4, 2, 1) + 7) // 2 for c in FACES[k] + s * np.eye(3, dtype=int)[k]) for k in range(3) for s in (-1, 1))
+SIDES = ((0, 2, 3, 1), (4, 6, 7, 5), (0, 1, 5, 4), (2, 3, 7, 6), (0, 4, 6, 2), (1, 5, 7, 3))  # corners of faces
+FEW = 24  # corners of a polyhedron whose edges are tried with round bodies
 RIM = 8  # points of the rim of a cylinder that stand for it where it lies on its end
 SPREAD = np.array([[x, y, z] for x in (-1, 0, 1) for y in (-1, 0, 1) for z in (-1, 0, 1) if (x, y, z) != (0, 0, 0)])
 SPREAD = SPREAD / np.linalg.norm(SPREAD, axis=1, keepdims=True)
@@ -67,6 +68,13 @@ class Core:
     def edges(self) -> Array:
         """Directions (m, 3) of straight edges, of any length."""
         return jnp.zeros((0, 3), self.middle().dtype)
+
+    # Whether it has an ellipse or ellipsoid, see `squares`.
+    oval = False
+
+    def squares(self) -> Array:
+        """Squares (3,) of the semi-axes of its round part, along the axes of the shape."""
+        raise NotImplementedError
 
     def ridges(self) -> Ridges:
         """The edges of a polytope."""
@@ -180,7 +188,9 @@ class Hull(Core):
         return away / jnp.where(length > 0, length, jnp.ones_like(length))
 
     def edges(self) -> Array:
-        return self.points[1:] - self.points[:1] if len(self.points) == 2 else super().edges()
+        if len(self.points) == 2:
+            return self.points[1:] - self.points[:1]
+        return self.ridges().along if self.whole and len(self.points) <= FEW else super().edges()
 
     def ridges(self) -> Ridges:
         if len(self.points) == 2:
@@ -237,6 +247,11 @@ class Egg(Core):
     def normals(self) -> Array:
         return jnp.asarray(AXES, self.center.dtype)
 
+    oval = True
+
+    def squares(self) -> Array:
+        return self.semi_axes * self.semi_axes
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -281,6 +296,12 @@ class Drum(Core):
 
     def edges(self) -> Array:
         return jnp.asarray(np.eye(3)[2:], self.center.dtype)
+
+    oval = True
+
+    def squares(self) -> Array:
+        zero = jnp.zeros_like(self.radius)
+        return sm.stack(self.radius * self.radius, self.radius * self.radius, zero)
 
     corners = RIM
 

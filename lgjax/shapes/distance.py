@@ -25,9 +25,9 @@ from lgjax.shapes.apart import nearest
 from lgjax.shapes.contact import POSE, SHAPE, Array, Shape
 from lgjax.shapes.convex import Placed, Rounded, with_faces
 from lgjax.shapes.cores import Core, Other
-from lgjax.shapes.minkowski import Difference, Found, conditions, polished, shares, weighted
+from lgjax.shapes.minkowski import Difference, Found, conditions, is_better, polished, shares, weighted
 from lgjax.shapes.overlap import shallowest
-from lgjax.shapes.ridges import best_across
+from lgjax.shapes.starts import normals
 
 TOLERANCE = 1e-9  # of the status, relative to the size of the bodies; 64 units of round-off if that is more
 
@@ -166,29 +166,23 @@ def _optimum(D: Difference, size: Array) -> Found:
     least = 64 * float(jnp.finfo(size.dtype).eps) * size
     if D.solid:
         # Their starts are all normals that there can be where they touch; mostly nothing is left to search for.
-        overlap = shallowest(D, jnp.concatenate([_normals(D), start[None]]), 1, size, margin, jnp.ones((), bool))
+        overlap = shallowest(D, jnp.concatenate([normals(D), start[None]]), 1, size, margin, jnp.ones((), bool))
         known = overlap.error <= least
         apart, length = _apart(D, start, size, least, ~known)
         done = ~known & _is_apart(apart, length, least, margin)
         again = shallowest(D, apart.normal[None], 1, size, margin, ~known & ~done)
-        better = ~known & ~done & _is_better(again, overlap, least)
+        better = ~known & ~done & is_better(again, overlap, least)
         overlap = jax.tree.map(lambda x, y: jnp.where(better, x, y), again, overlap)
     else:
         known = jnp.zeros((), bool)
         apart, length = _apart(D, start, size, least, ~known)
         done = _is_apart(apart, length, least, margin)
-        starts = jnp.concatenate([_normals(D), jnp.stack([apart.normal, start])])
+        starts = jnp.concatenate([normals(D), jnp.stack([apart.normal, start])])
         # The starts of two polytopes are all normals that there can be.
         count = 1 if D.polytope else max(D.a.starts, D.b.starts)
         overlap = shallowest(D, starts, count, size, margin, ~done)
-    better = done | (~known & _is_better(apart, overlap, least))
+    better = done | (~known & is_better(apart, overlap, least))
     return jax.tree.map(lambda x, y: jnp.where(better, x, y), apart, overlap)
-
-
-def _is_better(new: Found, old: Found, least: Array) -> Array:
-    """The larger gap is the truer one, and of gaps that are equal to round-off that of the smaller error."""
-    change = new.gap - old.gap
-    return (change > least) | ((change >= -least) & (new.error < old.error))
 
 
 def _apart(D: Difference, start: Array, size: Array, least: Array, wanted: Array) -> tuple[Found, Array]:
@@ -200,23 +194,6 @@ def _apart(D: Difference, start: Array, size: Array, least: Array, wanted: Array
 def _is_apart(apart: Found, length: Array, least: Array, margin: Array) -> Array:
     """Where bodies are apart the conditions have no other solution. Farther than the margin nothing is better."""
     return (length > 0.5 * margin) | ((apart.gap > least) & (apart.error <= least))
-
-
-def _normals(D: Difference) -> Array:
-    """Normals (m, 3) from which to search: those of the faces, of pairs of edges, and others."""
-    turn = lambda place, directions: sm.matvec(place.rotation, directions)
-    first, second = turn(D.place_a, D.a.normals()), -turn(D.place_b, D.b.normals())
-    if D.solid and (D.a.listed or D.b.listed):
-        return jnp.concatenate([first, second, best_across(*D.ridges())])
-    edges_a, edges_b = turn(D.place_a, D.a.edges()), turn(D.place_b, D.b.edges())
-    across = sm.cross(edges_a[:, None], edges_b[None]).reshape(-1, 3)
-    size = (norm(edges_a)[:, None] * norm(edges_b)[None]).reshape(-1, 1)
-    length = norm(across)[:, None]
-    # Parallel edges have no common normal; any other does.
-    parallel = length <= float(jnp.finfo(length.dtype).eps) ** 0.5 * size
-    up = jnp.zeros_like(across).at[:, 2].set(1.0)
-    across = jnp.where(parallel, up, across / jnp.where(parallel, jnp.ones_like(length), length))
-    return jnp.concatenate([first, second, across, -across])
 
 
 def _inverse(jacobian: Array) -> Array:

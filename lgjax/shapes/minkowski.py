@@ -108,6 +108,12 @@ def judged(D: Difference, normal: Array, labels: Array, size: Array) -> Found:
     return Found(normal, gap, labels, error_of(D, normal, labels, gap, size))
 
 
+def is_better(new: Found, old: Found, least: Array) -> Array:
+    """The larger gap is the truer one, and of gaps that are equal to round-off that of the smaller error."""
+    change = new.gap - old.gap
+    return (change > least) | ((change >= -least) & (new.error < old.error))
+
+
 def polished(D: Difference, found: Found, size: Array) -> Found:
     """The same optimum after Newton's method, with points that stay where they were found and with points that move."""
     choices = found.labels[None]
@@ -128,6 +134,14 @@ def polished(D: Difference, found: Found, size: Array) -> Found:
 def weighted(weights: list[Array], points: list[Array]) -> Array:
     """Sum (3,) of three points, each times its weight ()."""
     return weights[0] * points[0] + weights[1] * points[1] + weights[2] * points[2]
+
+
+def plane(normal: Array) -> tuple[Array, Array]:
+    """Two unit vectors (..., 3) across a unit normal (..., 3) and across each other."""
+    x, y, z = sm.components(normal)
+    sign = jnp.where(z >= 0, jnp.ones_like(z), -jnp.ones_like(z))
+    a = -1 / (sign + z)
+    return sm.stack(1 + sign * x * x * a, sign * x * y * a, -sign * x), sm.stack(x * y * a, sign + y * y * a, -y)
 
 
 def error_of(D: Difference, normal: Array, labels: Array, gap: Array, size: Array) -> Array:

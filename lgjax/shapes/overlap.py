@@ -19,7 +19,7 @@ from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.small_angle import norm
 from lgjax.shapes.contact import Array
-from lgjax.shapes.minkowski import Difference, Found, judged, polished, weighted
+from lgjax.shapes.minkowski import Difference, Found, is_better, judged, plane, polished, weighted
 
 PIVOTS = 60  # along one ray
 ROUNDS = 40  # rays
@@ -64,12 +64,15 @@ def shallowest(D: Difference, starts: Array, count: int, size: Array, margin: Ar
     gaps = jax.vmap(lambda n: -sm.dot(n, D.support(n)[0]))(starts)
     nothing = Found(starts[0], -jnp.inf * jnp.ones_like(size), jnp.stack([D.label(starts[0])] * 3), size)
 
+    least = 64 * float(jnp.finfo(size.dtype).eps) * size
+
     def search(_, state):
         found, gaps = state
         first = jnp.argmax(gaps).astype(jnp.int32)
         near = jnp.max(gaps) <= 0.5 * margin  # or else the bodies are farther apart
         new = _from(D, starts[first], size, margin, wanted & (near | (not D.solid)))
-        found = jax.tree.map(lambda x, y: jnp.where(new.gap > found.gap, x, y), new, found)
+        better = is_better(new, found, least) if count > 1 else new.gap > found.gap
+        found = jax.tree.map(lambda x, y: jnp.where(better, x, y), new, found)
         return found, jnp.where(np.arange(len(starts), dtype=np.int32) == first, -jnp.inf, gaps)
 
     return jax.lax.fori_loop(0, count, search, (nothing, gaps))[0]
@@ -91,8 +94,7 @@ def _from(D: Difference, start: Array, size: Array, margin: Array, wanted: Array
             new = jax.tree.map(lambda x, y: jnp.where(same.error <= 64 * eps * size, x, y), same, new)
         exact = new.error <= (64 * eps * size if D.solid else 0)
         new = jax.lax.cond(exact, lambda x: x, lambda x: polished(D, x, size), new)
-        change, little = new.gap - state.found.gap, 64 * eps * size
-        better = (change > little) | ((change >= -little) & (new.error < state.found.error))
+        better = is_better(new, state.found, 64 * eps * size)
         found = jax.tree.map(lambda x, y: jnp.where(better, x, y), new, state.found)
         unfinished = (new.error > 64 * eps * size) & (better | (tolerance > 64 * eps))
         return _Search(found, found.normal, state.rounds + 1, unfinished & (state.rounds < ROUNDS))
@@ -117,10 +119,7 @@ def _exit(D: Difference, ray: Array, aside: Array, margin: Array, tolerance: Arr
 
 def _around(normal: Array, aside: Array, margin: Array) -> tuple[Array, Array, Array]:
     """Points and costs with which a linear program begins, and its ray: a normal, turned aside a little."""
-    x, y, z = sm.components(normal)
-    sign = jnp.where(z >= 0, jnp.ones_like(z), -jnp.ones_like(z))
-    a = -1 / (sign + z)
-    t, u = sm.stack(1 + sign * x * x * a, sign * x * y * a, -sign * x), sm.stack(x * y * a, sign + y * y * a, -y)
+    t, u = plane(normal)
     turns = 2 * np.pi / 3 * np.arange(3.0)
     points = [normal + float(np.cos(k)) * t + float(np.sin(k)) * u for k in turns]
     costs = jnp.broadcast_to(ARTIFICIAL / margin, (3,))
