@@ -41,6 +41,9 @@ class Core:
     # Whether labels hold points that stay where a search found them, until they are settled.
     stays = False
 
+    # How many numbers a label has.
+    label_size = 1
+
     def label(self, direction: Array) -> Array:
         """The label (k,) of the support point along a direction."""
         raise NotImplementedError
@@ -48,6 +51,15 @@ class Core:
     def point(self, label: Array, direction: Array) -> Array:
         """The support point (3,) of a label, as it moves with the direction."""
         raise NotImplementedError
+
+    def points_of(self, labels: Array, direction: Array) -> list[Array]:
+        """The points (3,) of labels (m, k)."""
+        return [self.point(label, direction) for label in labels]
+
+    def support(self, direction: Array) -> tuple[Array, Array]:
+        """The support point (3,) along a direction and its label (k,)."""
+        label = self.label(direction)
+        return self.point(label, direction), label
 
     def settled(self, label: Array) -> Array:
         """The same label, for points that a search kept where it found them: from now on they move."""
@@ -99,6 +111,7 @@ class Brick(Core):
     half_extents: Array
     center: Array
     polytope = True
+    label_size = 3
 
     def label(self, direction: Array) -> Array:
         return jnp.where(direction >= 0, jnp.ones_like(direction), -jnp.ones_like(direction))
@@ -263,6 +276,7 @@ class Drum(Core):
     center: Array
     stays = True
     starts = 12
+    label_size = 3
 
     def label(self, direction: Array) -> Array:
         one = jnp.ones_like(direction[2])
@@ -336,13 +350,22 @@ class Other(Core):
     shape: Shape
     stays = True
     bounded = False
+    label_size = 4
 
     def label(self, direction: Array) -> Array:
-        return sm.join(jnp.ones_like(direction[:1]), self.shape.support(direction).point)
+        return self.support(direction)[1]
 
     def point(self, label: Array, direction: Array) -> Array:
+        return self.points_of(label[None], direction)[0]
+
+    def points_of(self, labels: Array, direction: Array) -> list[Array]:
+        found = self.shape.support(direction).point  # once: it may be a search
+        still = found - jax.lax.stop_gradient(found)
+        return [jnp.where(label[0] > 0, label[1:] + still, found) for label in labels]
+
+    def support(self, direction: Array) -> tuple[Array, Array]:
         found = self.shape.support(direction).point
-        return jnp.where(label[0] > 0, label[1:] + found - jax.lax.stop_gradient(found), found)
+        return found, sm.join(jnp.ones_like(direction[:1]), found)
 
     def settled(self, label: Array) -> Array:
         return jnp.zeros_like(label)

@@ -116,9 +116,10 @@ def difference(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose) -> tuple[Differen
 def distance_of(D: Difference, radius_a: Any, radius_b: Any) -> Distance:
     """`distance` of two cores with rounding, in the axes of their difference."""
     normal, found, size = normal_of(D)
-    weights, w = shares(D, normal, found.labels, size)
-    ends = [D.points(label, normal) for label in found.labels]
-    x, y = weighted(weights, [end[0] for end in ends]), weighted(weights, [end[1] for end in ends])
+    ends = D.ends(found.labels, normal)
+    w = [x - y for x, y in zip(*ends, strict=True)]
+    weights = shares(normal, w, size)
+    x, y = weighted(weights, ends[0]), weighted(weights, ends[1])
     # At fixed weights, which change only along the plane that the normal is across.
     held = jax.lax.stop_gradient(weights)
     between = -sm.dot(normal, weighted(held, w))

@@ -36,29 +36,29 @@ class Difference(NamedTuple):
 
     def label(self, normal: Array) -> Array:
         """Labels of both support points: of a along a unit normal (3,), of b against it."""
-        first = self.a.label(sm.tmatvec(self.place_a.rotation, normal))
-        return jnp.concatenate([first, self.b.label(-sm.tmatvec(self.place_b.rotation, normal))])
+        first, second = self.directions(normal)
+        return jnp.concatenate([self.a.label(first), self.b.label(second)])
 
-    def points(self, label: Array, normal: Array) -> tuple[Array, Array]:
-        """The points (3,) of a and of b with a label, as they move with the normal."""
-        count = len(label) - self.b_size()
-        x = self.a.point(label[:count], sm.tmatvec(self.place_a.rotation, normal))
-        y = self.b.point(label[count:], -sm.tmatvec(self.place_b.rotation, normal))
-        return self.place_a.act(x), self.place_b.act(y)
+    def directions(self, normal: Array) -> tuple[Array, Array]:
+        """A unit normal (3,) in the frame of a, and the opposite one in that of b."""
+        return sm.tmatvec(self.place_a.rotation, normal), -sm.tmatvec(self.place_b.rotation, normal)
 
-    def b_size(self) -> int:
-        """How many numbers of a label belong to b."""
-        return jax.eval_shape(self.b.label, self.place_b.translation).shape[0]
+    def ends(self, labels: Array, normal: Array) -> tuple[list[Array], list[Array]]:
+        """The points (3,) of a and those of b with labels (m, k), as they move with the normal."""
+        count = labels.shape[1] - self.b.label_size
+        first, second = self.directions(normal)
+        xs, ys = self.a.points_of(labels[:, :count], first), self.b.points_of(labels[:, count:], second)
+        return list(map(self.place_a.act, xs)), list(map(self.place_b.act, ys))
 
-    def point(self, label: Array, normal: Array) -> Array:
-        """The point (3,) of D with a label."""
-        x, y = self.points(label, normal)
-        return x - y
+    def points(self, labels: Array, normal: Array) -> list[Array]:
+        """The points (3,) of D with labels (m, k)."""
+        return [x - y for x, y in zip(*self.ends(labels, normal), strict=True)]
 
     def support(self, normal: Array) -> tuple[Array, Array]:
         """The point (3,) of D farthest along a unit normal, and its label."""
-        label = self.label(normal)
-        return self.point(label, normal), label
+        first, second = self.directions(normal)
+        (x, one), (y, other) = self.a.support(first), self.b.support(second)
+        return self.place_a.act(x) - self.place_b.act(y), jnp.concatenate([one, other])
 
     @property
     def stays(self) -> bool:
@@ -82,7 +82,7 @@ class Difference(NamedTuple):
 
     def settled(self, label: Array) -> Array:
         """The label whose points move with the normal."""
-        count = len(label) - self.b_size()
+        count = len(label) - self.b.label_size
         return jnp.concatenate([self.a.settled(label[:count]), self.b.settled(label[count:])])
 
     def middle(self) -> Array:
@@ -146,15 +146,20 @@ def plane(normal: Array) -> tuple[Array, Array]:
 
 def error_of(D: Difference, normal: Array, labels: Array, gap: Array, size: Array) -> Array:
     """Upper minus lower bound of the distance, and how far the mean of the points is beside the normal, together ()."""
-    weights, w = shares(D, normal, labels, size)
+    w = D.points(labels, normal)
+    weights = shares(normal, w, size)
     v = weighted(weights, w)
     return jnp.abs(norm(v) - jnp.abs(gap)) + norm(v + gap * normal)
 
 
 def _newton(D: Difference, normal: Array, labels: Array, size: Array) -> Array:
     """One step, to length 1; none where the conditions are singular."""
-    value = lambda n: conditions(D, n, labels, size)
-    step = sm.solve3(jax.jacfwd(value)(normal), value(normal))
+
+    def value(n):
+        found = conditions(D, n, labels, size)
+        return found, found
+
+    step = sm.solve3(*jax.jacfwd(value, has_aux=True)(normal))
     moved = normal - step
     usable = jnp.isfinite(jnp.sum(step)) & (norm(step) < 0.5)
     moved = jnp.where(usable, moved, normal)
@@ -189,7 +194,7 @@ def conditions(D: Difference, n: Array, labels: Array, size: Array) -> Array:
 
     Across a side, n is also across the line from the origin to it; and n has length 1.
     """
-    (w, b, c), _ = _longest_first([D.point(label, n) for label in labels])
+    (w, b, c), _ = _longest_first(D.points(labels, n))
     unit = lambda x, has: jnp.where(has, x / norm(jnp.where(has, x, jnp.ones_like(x))), jnp.zeros_like(x))
     gap = sm.dot(n, w)
     on_edge = _shows(norm(b - w), gap, size)
@@ -205,12 +210,11 @@ def conditions(D: Difference, n: Array, labels: Array, size: Array) -> Array:
     return across + 0.5 * (sm.dot(n, n) - 1) * n
 
 
-def shares(D: Difference, n: Array, labels: Array, size: Array) -> tuple[list[Array], list[Array]]:
-    """Weights (3 of ()) of the points of the labels, whose mean is along n, and these points.
+def shares(n: Array, w: list[Array], size: Array) -> list[Array]:
+    """Weights (3 of ()) of three points (3,) whose mean is along n.
 
     They are at least 0 and of sum 1. Where the mean would lie outside of the triangle it is the nearest of its sides.
     """
-    w = [D.point(label, n) for label in labels]
     (a, b, c), turn = _longest_first([x - sm.dot(n, x) * n for x in w])  # in the plane across n
     divide = lambda x, y, has: jnp.where(has, x / jnp.where(has, y, jnp.ones_like(y)), jnp.zeros_like(x))
     longest, other = b - a, c - a
@@ -232,4 +236,4 @@ def shares(D: Difference, n: Array, labels: Array, size: Array) -> tuple[list[Ar
         along[k], along[k - 2] = 1 - share, share
         best = [jnp.where(nearer, x, y) for x, y in zip(along, best, strict=True)]
         nearest = jnp.where(nearer, sm.dot(v, v), nearest)
-    return _turned(best, (3 - turn) % 3), w
+    return _turned(best, (3 - turn) % 3)
