@@ -62,8 +62,10 @@ def distance(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose) -> Distance:
     It is the largest s(n) = min n·y - max n·x over unit normals n, x in a and y in b. Any n gives a lower bound s(n) of
     it, the two points an upper bound of its size; `error` is their difference. Unless this is at most 1e-9 of the size
     of the bodies in float64 and 1e-5 in float32, to round-off, the status says NOT_SOLVED. Where bodies overlap the
-    search starts from several normals, and the best end is taken: for two boxes, capsules or spheres the bound is that
-    of the least overlap; for other shapes that overlap deeply another normal might be better still.
+    search starts from several normals, and the best end is taken. Among boxes, capsules, spheres and polyhedra whose
+    vertices are known, not traced (at most 256, and at most 8,192 pairs of edges), it is the least overlap. For larger
+    polyhedra it is at most the least overlap along normals of faces. For round shapes that overlap deeply another
+    normal might be better still.
 
     Derivatives are exact to any order where the optimum is regular. At an edge or a corner, where different features of
     a body touch on both sides, they are those of one side: of the pairs of corners that the search has found. Where

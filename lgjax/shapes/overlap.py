@@ -89,9 +89,10 @@ def _from(D: Difference, start: Array, size: Array, margin: Array, wanted: Array
         aside = jnp.maximum(FAR * tenths, eps**LEAST)
         normal, labels = _exit(D, state.ray, aside, margin, tolerance, state.going)
         new = judged(D, normal, labels, size)
-        if D.solid:  # the ray has fewer round-off errors
-            same = judged(D, state.ray, labels, size)
-            new = jax.tree.map(lambda x, y: jnp.where(same.error <= 64 * eps * size, x, y), same, new)
+        same = judged(D, state.ray, labels, size)
+        # The ray of a polytope has fewer round-off errors; of others it is itself the optimum where it began as one.
+        kept = same.error <= 64 * eps * size if D.solid else same.gap > new.gap + 64 * eps * size
+        new = jax.tree.map(lambda x, y: jnp.where(kept, x, y), same, new)
         exact = new.error <= (64 * eps * size if D.solid else 0)
         new = jax.lax.cond(exact, lambda x: x, lambda x: polished(D, x, size), new)
         better = is_better(new, state.found, 64 * eps * size)

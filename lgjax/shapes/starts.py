@@ -33,11 +33,16 @@ def normals(D: Difference) -> Array:
 
 def _across(edges: Array, others: Array) -> Array:
     """Unit normals (m, 3) across each pair of edges."""
-    across = sm.cross(edges[:, None], others[None]).reshape(-1, 3)
-    size = (norm(edges)[:, None] * norm(others)[None]).reshape(-1, 1)
+    across = sm.cross(edges[:, None], others[None])
+    square = sm.dot(edges, edges)[:, None]
+    # What round-off leaves along the first edge is much where both are nearly parallel.
+    along = sm.dot(across, edges[:, None]) / jnp.where(square > 0, square, jnp.ones_like(square))
+    across = (across - sm.scale(along, jnp.broadcast_to(edges[:, None], across.shape))).reshape(-1, 3)
     length = norm(across)[:, None]
+    parallel = length * length <= (16 * float(jnp.finfo(length.dtype).eps)) ** 2 * (
+        square * sm.dot(others, others)[None]
+    ).reshape(-1, 1)
     # Parallel edges have no common normal; any other does.
-    parallel = length <= float(jnp.finfo(length.dtype).eps) ** 0.5 * size
     up = jnp.zeros_like(across).at[:, 2].set(1.0)
     return jnp.where(parallel, up, across / jnp.where(parallel, jnp.ones_like(length), length))
 

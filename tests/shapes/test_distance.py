@@ -1,6 +1,4 @@
-"""Signed distances of convex bodies against closed forms, coal, brute force over normals, and differences."""
-
-import itertools
+"""Signed distances of convex bodies against closed forms, brute force over normals, and differences."""
 
 import jax
 import jax.numpy as jnp
@@ -10,54 +8,12 @@ import pytest
 from lgjax import Pose, shapes, so3
 from lgjax.shapes import DistanceStatus
 from tests.oracles.boxes import box_distances, outside
-from tests.oracles.coal_bodies import coal, coals_distances, coals_hull
+from tests.oracles.convex_bodies import AXES, SHAPES, batch, brute, random_poses, unit
 
 MANY = 20
 RNG = np.random.default_rng(5)
-CORNERS = np.array(
-    [[1.0, 0.2, -0.3], [-1.0, 0.5, 0.1], [0.2, -1.1, 0.4], [0.1, 0.3, 1.2], [-0.4, -0.5, -0.9], [0.6, 0.7, 0.5]]
-)
-AXES = np.array([0.5, 0.8, 1.1])
-TURN = so3.exp(jnp.array([0.3, -0.5, 0.7]))
 
 
-def unit(x):
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-def lens(point, size):
-    z = point / size
-    return jnp.sum(z * z * z * z) - 1
-
-
-# name: (shape, its height along unit directions (m, 3), a body of coal or None)
-SHAPES = {
-    "sphere": (lambda: shapes.sphere(0.7), lambda d: 0.7 + 0 * d[:, 0], lambda: coal.Sphere(0.7)),
-    "capsule": (lambda: shapes.capsule(0.3, 0.8), lambda d: 0.3 + 0.8 * abs(d[:, 2]), lambda: coal.Capsule(0.3, 1.6)),
-    "box": (lambda: shapes.box(AXES), lambda d: abs(d) @ AXES, lambda: coal.Box(*(2 * AXES))),
-    "rounded box": (lambda: shapes.box(AXES, rounding=0.2), lambda d: abs(d) @ AXES + 0.2, None),
-    "cylinder": (
-        lambda: shapes.cylinder(0.6, 0.9),
-        lambda d: 0.6 * np.hypot(d[:, 0], d[:, 1]) + 0.9 * abs(d[:, 2]),
-        lambda: coal.Cylinder(0.6, 1.8),
-    ),
-    "ellipsoid": (
-        lambda: shapes.ellipsoid(AXES),
-        lambda d: np.linalg.norm(d * AXES, axis=1),
-        lambda: coal.Ellipsoid(*AXES),
-    ),
-    "polyhedron": (lambda: shapes.polyhedron(CORNERS), lambda d: (d @ CORNERS.T).max(1), lambda: coals_hull(CORNERS)),
-    "placed": (
-        lambda: shapes.placed(shapes.rounded(shapes.ellipsoid(AXES), 0.1), Pose(TURN, jnp.array([0.2, 0.1, -0.3]))),
-        lambda d: np.linalg.norm(d @ np.asarray(TURN) * AXES, axis=1) + 0.1 + d @ [0.2, 0.1, -0.3],
-        None,
-    ),
-    "implicit": (
-        lambda: shapes.implicit(lens, parameters=(jnp.asarray(AXES),)),
-        lambda d: (np.abs(d * AXES) ** (4 / 3)).sum(1) ** 0.75,
-        None,
-    ),
-}
 PAIRS = [
     *((one, one) for one in SHAPES if one != "implicit"),
     ("sphere", "box"),
@@ -72,39 +28,14 @@ PAIRS = [
 names = pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 
 
-def random_poses(count, far=2.5):
-    turns = np.asarray(so3.exp(jnp.asarray(RNG.normal(size=(count, 3)) * 2)))
-    places = unit(RNG.normal(size=(count, 3))) * RNG.uniform(0.2, far, (count, 1))
-    return turns, places
-
-
-def brute(first, second, R, S, p):
-    """The largest gap between supporting planes, by a search over many normals and random ones around the best."""
-    gap = lambda n: -first(n @ R) - second(-n @ S) + n @ p
-    n = unit(RNG.normal(size=(4000, 3)))
-    best = n[np.argsort(-gap(n))[:5]]
-    width = np.full(5, 0.1)
-    for _ in range(30):
-        tried = unit(best[:, None] + width[:, None, None] * RNG.normal(size=(5, 40, 3)))
-        values = gap(tried.reshape(-1, 3)).reshape(5, 40)
-        better = values.max(1) > gap(best)
-        best = np.where(better[:, None], tried[np.arange(5), values.argmax(1)], best)
-        width = np.where(better, width, 0.6 * width)
-    return gap(best).max(), gap
-
-
-def batch(a, b):
-    return jax.jit(jax.vmap(lambda R, S, p: shapes.distance(a, Pose(R, 0 * p), b, Pose(S, p))))
-
-
 @names
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64], ids=["float32", "float64"])
 def test_distances_are_those_of_the_best_normal(pair, dtype):
     (a, first, _), (b, second, _) = (SHAPES[name] for name in pair)
     if "implicit" in pair and dtype == jnp.float32:
         pytest.skip("one dtype of a slow search")
-    R, S = random_poses(MANY)[0], random_poses(MANY)[0]
-    p = random_poses(MANY)[1]
+    R, S = random_poses(RNG, MANY)[0], random_poses(RNG, MANY)[0]
+    p = random_poses(RNG, MANY)[1]
     R, S, p = (np.asarray(x, dtype) for x in (R, S, p))
     found = batch(a().astype(dtype), b().astype(dtype))(R, S, p)
     assert found.distance.dtype == dtype
@@ -112,7 +43,7 @@ def test_distances_are_those_of_the_best_normal(pair, dtype):
     tolerance = 3e-5 if dtype == jnp.float32 else 3e-9
     np.testing.assert_array_equal(found.status, 0)
     for k in range(MANY):
-        best, gap = brute(first, second, *(np.asarray(x[k], float) for x in (R, S, p)))
+        best, gap = brute(first, second, *(np.asarray(x[k], float) for x in (R, S, p)), RNG)
         # It is the gap along its normal, no other normal has a larger one, and none was tried in vain.
         assert abs(found.distance[k] - gap(np.asarray(found.normal[k : k + 1], float))[0]) < tolerance
         assert best - tolerance < found.distance[k] < best + 1e-2
@@ -125,36 +56,6 @@ def test_distances_are_those_of_the_best_normal(pair, dtype):
         x, y = np.asarray(found.point_a[k], float), np.asarray(found.point_b[k], float)
         assert np.all(along @ x <= first(along @ R[k]) + tolerance)
         assert np.all(along @ y <= second(along @ S[k]) + along @ p[k] + tolerance)
-
-
-COALS = [name for name in SHAPES if SHAPES[name][2]]
-
-
-@pytest.mark.parametrize("pair", list(itertools.combinations_with_replacement(COALS, 2)), ids="-".join)
-def test_distances_are_those_of_coal(pair):
-    """Of 100,000 pairs in all: apart to 1e-9 m, but for the last digits that coal does not find for some round bodies.
-
-    Overlaps are at most those of coal, to the 1e-7 that it reaches without failing, but for a few deep ones. Where coal
-    finds more, it has missed the least one: the gap along any normal bounds the signed distance.
-    """
-    (a, high, first), (b, low, second) = (SHAPES[name] for name in pair)
-    R, S = random_poses(4800)[0], random_poses(4800)[0]
-    p = random_poses(4800, 3.5)[1]
-    found = jax.tree.map(np.asarray, batch(a(), b())(R, S, p))
-    np.testing.assert_array_equal(found.status, 0)
-    n = found.normal[:, None]
-    own = np.array([x @ y[0] - high(y @ A)[0] - low(-y @ B)[0] for x, y, A, B in zip(p, n, R, S)])
-    np.testing.assert_allclose(found.distance, own, rtol=0, atol=1e-12)
-    apart = found.distance > 0
-    once = coals_distances(first(), second(), R, S, p, 1e-10, 1e-7)
-    twice = coals_distances(first(), second(), R[apart], S[apart], p[apart], 1e-12, 1e-7)
-    error = np.abs(found.distance - once)
-    error[apart] = np.minimum(error[apart], np.abs(found.distance[apart] - twice))
-    exact = not {"cylinder", "ellipsoid"} & set(pair)
-    assert np.all(error[apart] < (1e-9 if exact else 1e-7))
-    assert np.mean(error[apart] < 1e-9) > 0.998
-    deeper = once[~apart] - found.distance[~apart]
-    assert np.mean(deeper < 5e-7) > (1 if pair == ("box", "box") or "sphere" in pair else 0.99) - 1e-9
 
 
 @pytest.mark.parametrize("depth", [1.0, 0.0], ids=["deep", "touching"])
@@ -311,8 +212,8 @@ def test_derivatives_are_those_of_differences(pair):
     if "implicit" in pair:
         pytest.skip("derivatives of its search are tested with it")
     count = 10
-    R, S = random_poses(count)[0], random_poses(count)[0]
-    p = random_poses(count)[1]
+    R, S = random_poses(RNG, count)[0], random_poses(RNG, count)[0]
+    p = random_poses(RNG, count)[1]
     leaves, tree = jax.tree.flatten((a, b))
     floats = sum(x.size for x in leaves)
     change = jnp.asarray(RNG.normal(size=floats))
@@ -348,8 +249,8 @@ def test_derivatives_are_those_of_differences(pair):
 @pytest.mark.parametrize("pair", [("box", "box"), ("capsule", "cylinder")])
 def test_a_pair_alone_and_in_a_batch_has_the_same_distance(pair):
     a, b = (SHAPES[name][0]() for name in pair)
-    R, S = random_poses(20)[0], random_poses(20)[0]
-    p = random_poses(20)[1]
+    R, S = random_poses(RNG, 20)[0], random_poses(RNG, 20)[0]
+    p = random_poses(RNG, 20)[1]
     whole, run = batch(a, b)(R, S, p), batch(a, b)
     for k in (0, 7, 19):
         one = run(R[k : k + 1], S[k : k + 1], p[k : k + 1])
@@ -358,8 +259,8 @@ def test_a_pair_alone_and_in_a_batch_has_the_same_distance(pair):
 
 
 def test_swapped_bodies_have_the_same_distance_and_the_opposite_normal():
-    R, S = random_poses(MANY)[0], random_poses(MANY)[0]
-    p = random_poses(MANY)[1]
+    R, S = random_poses(RNG, MANY)[0], random_poses(RNG, MANY)[0]
+    p = random_poses(RNG, MANY)[1]
     a, b = SHAPES["box"][0](), SHAPES["cylinder"][0]()
     there = batch(a, b)(R, S, p)
     back = jax.vmap(lambda R, S, p: shapes.distance(b, Pose(S, p), a, Pose(R, 0 * p)))(R, S, p)
