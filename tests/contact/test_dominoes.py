@@ -85,21 +85,22 @@ def stepped(model, contacts, q, v, tilts, end):
     return call
 
 
-CASES = {"hinged-2": (hinged, 2, 5), "hinged-4": (hinged, 4, 5), "free-3": (free, 3, 3)}
+CASES = {"hinged-2": (hinged, 2), "hinged-4": (hinged, 4), "free-3": (free, 3)}
 
 
-@pytest.mark.parametrize(("made", "count", "falls"), CASES.values(), ids=CASES)
-def test_dominoes_by_time_steps_converge_to_those_from_event_to_event(made, count, falls):
-    """With order one, as a hit takes a step: eight times the steps make the error of hinged ones at least five times
-    smaller, of free ones three times. It depends on where in its step a hit is, so that a mean is taken."""
+@pytest.mark.parametrize(("made", "count"), CASES.values(), ids=CASES)
+def test_dominoes_by_time_steps_converge_to_those_from_event_to_event(made, count):
+    """With order one, as a hit takes a step: eight times the steps make the error about eight times smaller.
+
+    Where in its step a hit is changes the error tenfold, so that a mean of ten numbers of steps is taken."""
     truth, run = exact(count), made(count)
     assert [what for _, what in truth.events].count("hit") == count - 1
     errors = []
     for first in (100, 800):
-        found = [run(int(steps)) for steps in first * np.linspace(1.0, 1.2, 6)]
+        found = [run(int(steps)) for steps in first * np.linspace(1.0, 1.2, 10)]
         errors.append(np.mean([np.abs(np.subtract(each, (truth.q, truth.w))).max(axis=1) for each in found], axis=0))
     assert np.all(errors[-1] < (4e-3, 5e-2))
-    assert np.all(np.divide(errors[0], errors[-1]) > falls)
+    assert np.all(np.divide(errors[0], errors[-1]) > 6)
 
 
 def test_dominoes_from_event_to_event_lose_energy_in_hits_alone():
