@@ -80,10 +80,14 @@ class Difference(NamedTuple):
         """The edges of a and of b, if they are polytopes."""
         return self.a.ridges().placed(self.place_a), self.b.ridges().placed(self.place_b)
 
-    def settled(self, label: Array) -> Array:
-        """The label whose points move with the normal."""
-        count = len(label) - self.b.label_size
-        return jnp.concatenate([self.a.settled(label[:count]), self.b.settled(label[count:])])
+    def settled(self, labels: Array) -> Array:
+        """Choices (m, 3, k) of labels (3, k): as they are, and with points of a, of b and of both that move."""
+        count = labels.shape[1] - self.b.label_size
+        a, b = labels[:, :count], labels[:, count:]
+        moved_a, moved_b = jax.vmap(self.a.settled)(a), jax.vmap(self.b.settled)(b)
+        of_a, of_b = self.a.stays, self.b.stays
+        pairs = [(a, b), *[(moved_a, b)] * of_a, *[(a, moved_b)] * of_b, *[(moved_a, moved_b)] * (of_a and of_b)]
+        return jnp.stack([jnp.concatenate(pair, axis=1) for pair in pairs])
 
     def middle(self) -> Array:
         """A point (3,) in the middle of D."""
@@ -116,16 +120,17 @@ def is_better(new: Found, old: Found, least: Array) -> Array:
 
 def polished(D: Difference, found: Found, size: Array) -> Found:
     """The same optimum after Newton's method, with points that stay where they were found and with points that move."""
-    choices = found.labels[None]
-    if D.stays:
-        choices = jnp.concatenate([choices, jax.vmap(D.settled)(found.labels)[None]])
-    least = found.gap - 64 * float(jnp.finfo(size.dtype).eps) * size
+    choices = D.settled(found.labels)
+    little = 64 * float(jnp.finfo(size.dtype).eps) * size
+    least = found.gap - little
 
     def polish(k, best):
         labels = choices[k]
         normal = jax.lax.fori_loop(0, POLISH, lambda _, n: _newton(D, n, labels, size), found.normal)
         new = judged(D, normal, labels, size)
-        better = (new.error <= best.error) & (new.gap >= least)
+        # Of those without an error the one in which the most points move, for the second derivatives.
+        most = jnp.where(k > 0, jnp.maximum(best.error, little), best.error)
+        better = (new.error <= most) & (new.gap >= least)
         return jax.tree.map(lambda x, y: jnp.where(better, x, y), new, best)
 
     return jax.lax.fori_loop(0, len(choices), polish, found)
