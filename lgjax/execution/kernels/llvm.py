@@ -28,7 +28,7 @@ PIECE = 400  # lines of a basic block: LLVM's time for one grows with the square
 ALONE = "; one system, with arrays"  # first line of its module
 # Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
 ARRAYS, LEAST = 7 * 2**18, 4  # bytes of arrays with which a vector holds fewer systems, but so many
-STACK = 2**21 if sys.platform == "linux" else 2**18
+STACK, FRAME = (2**21, 2**22) if sys.platform == "linux" else (2**18, 3 * 2**17)  # FRAME: with what has no register
 
 
 def kernel_text(
@@ -59,7 +59,8 @@ def kernel_text(
             width //= 2
     body.wait(held(registers))
     calling = Calling(body.arrays, width, batch, interface, body.cost)
-    if calling.scratch + body.saved > STACK:
+    taken = calling.scratch + body.saved
+    if taken > STACK or taken + body.waiting * registers > FRAME:
         raise NotImplementedError(f"more than {STACK} bytes that wait in memory or are saved by loops")
     head = [ALONE] if body.memories and not batch else []
     return "\n".join([*head, *body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
