@@ -28,7 +28,7 @@ PIECE = 400  # lines of a basic block: LLVM's time for one grows with the square
 ALONE = "; one system, with arrays"  # first line of its module
 # Bytes of the stack that a function may use. Threads have 8 MB under Linux, elsewhere as little as 512 kB.
 ARRAYS, LEAST = 7 * 2**18, 4  # bytes of arrays with which a vector holds fewer systems, but so many
-STACK, FRAME = (2**21, 2**22) if sys.platform == "linux" else (2**18, 3 * 2**17)  # FRAME: with what has no register
+STACK, FRAME = (2**21, 2**22) if sys.platform == "linux" else (2**18, 3 * 2**17)  # of arrays; of all
 
 
 def kernel_text(
@@ -59,9 +59,11 @@ def kernel_text(
             width //= 2
     body.wait(held(registers))
     calling = Calling(body.arrays, width, batch, interface, body.cost)
-    taken = calling.scratch + body.saved
-    if taken > STACK or taken + body.waiting * registers > FRAME:
+    arrays = calling.scratch + body.saved
+    if arrays > STACK:
         raise NotImplementedError(f"more than {STACK} bytes that wait in memory or are saved by loops")
+    if arrays + body.stacked > FRAME:
+        raise NotImplementedError(f"more than {FRAME} bytes of arrays and of numbers that have no register")
     head = [ALONE] if body.memories and not batch else []
     return "\n".join([*head, *body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
 
@@ -103,6 +105,11 @@ class _Body(Translation):
     def saved(self) -> int:
         """Bytes of what loops save, and of arrays."""
         return sum(x.loop.count * x.bytes for x in self.ran) + self.array_bytes
+
+    @property
+    def stacked(self) -> int:
+        """Bytes of the numbers that wait on the stack."""
+        return self.waiting * self._width
 
     def wait(self, keep: int) -> None:
         """Let numbers wait on the stack, all but so many at a time."""
