@@ -17,7 +17,7 @@ from lgjax.contact.cones.solver import in_turn, solve_cones
 from lgjax.contact.geometry.detection import ContactPoints
 from lgjax.contact.responses import Columns
 from lgjax.contact.rows import Acting, BodyRows, JointRows
-from lgjax.execution.kept import keep
+from lgjax.execution.kept import keep, known
 from lgjax.numerics.rank import product
 
 Array = jax.Array
@@ -110,10 +110,10 @@ def _(settings, acting, primals, tangents):
     """The same operations, from the known solutions: no iteration is differentiated or, for a way back, repeated."""
     found = coupled(settings, acting, *primals)
     # Without sweeps, what is given is taken as the solution.
-    known, solutions = settings._replace(max_sweeps=0), keep(found.solutions)
-    again = lambda task: _coupled(known, acting, task, solutions)
+    without, solutions = settings._replace(max_sweeps=0), keep(found.solutions)
+    again = lambda task: _coupled(without, acting, task, solutions)
     same, along = jax.jvp(again, (primals[0],), (tangents[0],))
-    return same._replace(sweeps=found.sweeps), along
+    return known(found, same._replace(sweeps=found.sweeps)), along
 
 
 def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -> Coupled:

@@ -16,6 +16,7 @@ from lgjax.execution.jaxprs import Arrays, remembered, traced
 Tree = TypeVar("Tree")
 
 keep_p = Primitive("keep")
+known_p = Primitive("known")
 
 
 def keep(tree: Tree) -> Tree:
@@ -24,12 +25,29 @@ def keep(tree: Tree) -> Tree:
     return jax.tree.unflatten(treedef, keep_p.bind(*leaves) if leaves else [])
 
 
+def known(found: Tree, again: Tree) -> Tree:
+    """`found`, where derivatives compute `again`: the same arrays in a shorter way, from what is kept."""
+    leaves, treedef = jax.tree.flatten((found, again))
+    return jax.tree.unflatten(treedef, known_p.bind(*leaves))[0] if leaves else found
+
+
+def _known_along(xs: Sequence, tangents: Sequence) -> tuple[list, list]:
+    return known_p.bind(*xs), 2 * list(tangents[len(xs) // 2 :])
+
+
 register(
     keep_p,
     lambda *xs: list(xs),
     lambda *xs: list(xs),
     lambda xs, axes: (keep_p.bind(*xs), axes),
     lambda xs, _: (outs := keep_p.bind(*xs), [no_tangent(x) for x in outs]),
+)
+register(
+    known_p,
+    lambda *xs: list(xs),
+    lambda *xs: list(xs),
+    lambda xs, axes: (known_p.bind(*xs), axes),
+    _known_along,
 )
 
 
@@ -70,17 +88,25 @@ def linearized(jaxpr: Any, moving: Sequence[int], moved: Sequence[bool]) -> tupl
         full,
         invars=[*args, *kept, *directions],
         outvars=full.outvars[count:],
-        eqns=[eqn for eqn in full.eqns if eqn.primitive is not keep_p],
+        eqns=[_half(eqn, 1) for eqn in full.eqns if eqn.primitive is not keep_p],
     )
     always = [*[True] * len(more), *[False] * (len(avals) + len(kept)), *[True] * len(directions)]
     short, used = dce_jaxpr(short, [True] * len(short.outvars), always)
     outs = [*full.outvars[:count], *(x for x, u in zip(kept, used[own : own + len(kept)], strict=True) if u)]
     values, _ = dce_jaxpr(
-        altered(full, outvars=outs),
+        altered(full, outvars=outs, eqns=[_half(eqn, 0) for eqn in full.eqns]),
         [True] * len(outs),
         [*[True] * own, *[False] * len(directions)],
     )
     return values, short, more, used[len(more) : own]
+
+
+def _half(eqn: Any, which: int) -> Any:
+    """The equation; of `known` one that needs but what is found, 0, or what derivatives compute, 1."""
+    if eqn.primitive is not known_p:
+        return eqn
+    count = len(eqn.invars) // 2
+    return eqn.replace(invars=2 * eqn.invars[which * count : (which + 1) * count])
 
 
 # Calls whose jaxpr, a parameter, may stand in their place.

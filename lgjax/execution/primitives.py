@@ -80,7 +80,7 @@ TABLE: dict[str, Primitive] = {
     **_rows(Way.REPLACED, "square one_minus_square stop_gradient"),
     **_rows(Way.CONVERTED, "convert_element_type", linear=True),
     # What these say, they say of arrays, to derivatives, to the compiler or about the devices where arrays are.
-    **_rows(Way.GIVEN, "keep first_order optimization_barrier reshard sharding_constraint"),
+    **_rows(Way.GIVEN, "keep known first_order optimization_barrier reshard sharding_constraint"),
     # -- of entries at other places
     **_rows(Way.MOVED, "broadcast_in_dim expand_dims reshape rev slice squeeze tile transpose", linear=True),
     **_rows(Way.JOINED, "concatenate pad stack", linear=True),

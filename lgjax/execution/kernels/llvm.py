@@ -54,22 +54,28 @@ def kernel_text(
         body = _Body(LlvmWriter(dtype, width), program, mapped, in_place, front)
         try:
             body.write()
+            body.wait(held(registers))
+            calling = Calling(body.arrays, width, batch, interface, body.cost)
+            _check_room(calling.scratch + body.saved, body.stacked)
             break
         except _WideError:
+            if width <= LEAST:
+                raise
             width //= 2
-    body.wait(held(registers))
-    calling = Calling(body.arrays, width, batch, interface, body.cost)
-    arrays = calling.scratch + body.saved
-    if arrays > STACK:
-        raise NotImplementedError(f"more than {STACK} bytes that wait in memory or are saved by loops")
-    if arrays + body.stacked > FRAME:
-        raise NotImplementedError(f"more than {FRAME} bytes of arrays and of numbers that have no register")
     head = [ALONE] if body.memories and not batch else []
     return "\n".join([*head, *body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
 
 
-class _WideError(Exception):
-    """The arrays of so many systems at a time would fill the cache."""
+class _WideError(NotImplementedError):
+    """So many systems at a time would fill the cache, or the stack."""
+
+
+def _check_room(arrays: int, stacked: int) -> None:
+    """Whether a function may have so many bytes of arrays, and of numbers that wait."""
+    if arrays > STACK:
+        raise _WideError(f"more than {STACK} bytes that wait in memory or are saved by loops")
+    if arrays + stacked > FRAME:
+        raise _WideError(f"more than {FRAME} bytes of arrays and of numbers that have no register")
 
 
 class _Body(Translation):

@@ -23,7 +23,7 @@ def orders_of(ops: Operations, wanted: Sequence[int]) -> tuple[list[int], ...]:
     """
     asked = asked_for(ops, wanted)
     at = lambda index: (ops[index][1][2], 0, index) if ops[index][0] == "term" else (index, 1, index)
-    return frugal(ops, wanted, asked), sorted(asked, key=at), asked
+    return frugal(ops, wanted, asked), _arrays_late(ops, sorted(asked, key=at)), asked
 
 
 def waiting(ops: Operations, order: Sequence[int], wanted: Sequence[int]) -> int:
@@ -119,7 +119,20 @@ def frugal(ops: Operations, wanted: Sequence[int], preferred: list[int]) -> list
         for u in again:
             if u not in done:
                 offer(u)
-    return list(done | dict.fromkeys(inputs))
+    return _arrays_late(ops, list(done | dict.fromkeys(inputs)))
+
+
+def _arrays_late(ops: Operations, order: list[int]) -> list[int]:
+    """The order with arrays that need nothing, without numbers or all of known ones, just before they are used."""
+    waits = {i for i in order if ops[i][0] in ("space", "fill") and not any(type(a) is Ref for a in ops[i][2])}
+    if not waits:
+        return order
+    found: dict[int, None] = {}
+    for i in order:
+        if i not in waits:
+            found |= dict.fromkeys(a for a in _before(ops, i) if a in waits)
+            found[i] = None
+    return list(found | dict.fromkeys(order))
 
 
 def _late(ops: Operations, nodes: Sequence[int]) -> set[int]:
