@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.cones.factors import Factors
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.geometry.detection import ContactPoints, sides
 from lgjax.contact.responses import Columns, dense, impulses, segments, way
@@ -112,8 +113,9 @@ class ChosenRows:
             own = impulses(columns, acting.parts, P[:0], self.signs)
             self.y = jnp.concatenate([self.y, dense(acting.parts, own, np.arange(len(self.signs)), nv)], 1)
 
-    def matrix(self) -> Array:
-        return product((self.columns.inverse[:, None] * self.y).T, self.y)
+    def operator(self) -> Factors:
+        count = self.y.shape[1]
+        return Factors([self.y], [self.columns.inverse], None, (tuple(range(count)),), count)
 
     def factor(self) -> Array:
         return jnp.sqrt(self.columns.inverse)[:, None] * self.y

@@ -3,6 +3,7 @@
 Read first: `step.py`, the scheme, and `rows.py`.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -11,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.bounded import ChosenRows
-from lgjax.contact.cones.algebra import diagonal, plus_diagonal
+from lgjax.contact.cones.algebra import plus_diagonal
+from lgjax.contact.cones.factors import Factors, times
 from lgjax.contact.cones.law import ConeProblem, largest_part
-from lgjax.contact.cones.solver import in_turn, solve_cones
+from lgjax.contact.cones.solver import in_turn, ridge_of, solve_cones
 from lgjax.contact.geometry.detection import ContactPoints
 from lgjax.contact.responses import Columns
 from lgjax.contact.rows import Acting, BodyRows, JointRows
@@ -121,10 +123,11 @@ def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -
     n, limited = len(points.gap), acting.limited
     every = task.columns, points, joints
     rows = BodyRows(acting, *every) if task.moved is None else ChosenRows(acting, *every, task.moved)
-    G, rates = rows.matrix(), rows.rates
+    operator, rates = rows.operator(), rows.rates
     if task.held is not None:
         answers, inverse = task.held
-        G = _held_fast(G, jnp.stack([rates(answer) for answer in answers]), inverse)
+        operator = replace(operator, held=(jnp.stack([rates(answer) for answer in answers]), inverse))
+    G = _entries(operator, n)
     # Points of a face can share a load in many ways: the solver then takes the smaller matrices of the velocities.
     factor = rows.factor() if acting.faces and task.held is None and len(G) > len(v_free) else None
     u = rates(v_free)
@@ -134,7 +137,9 @@ def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -
     barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * law.smoothing, points.gap.shape)
 
     def solve(allowed, guess, active):
-        problem = ConeProblem(G, _shifted(n, u, allowed), law.friction, *_joint_bounds(joints), barrier, factor)
+        problem = ConeProblem(
+            G, _shifted(n, u, allowed), law.friction, *_joint_bounds(joints), barrier, factor, operator
+        )
         enough = ENOUGH * settings.limit
         return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough)
 
@@ -146,15 +151,16 @@ def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -
         plain, further, residual, sweeps = found
         islands = [own for own, _ in acting.islands]
         change = further - plain
-        x = plain + largest_part(G, 0.5 * (u + before), plain, change, islands) * change
+        x = plain + largest_part(partial(times, G, operator), 0.5 * (u + before), plain, change, islands) * change
     else:
         found = solve(opens, start.plain, jnp.ones((), bool))
         plain = further = x = found.x
         residual, sweeps = found.residual, found.sweeps
-    after = u + product(G, x)
+    after = u + times(G, operator, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
     left_open = gap + 0.5 * law.h * after[normals]
-    lift, left = _lift(settings, G[normals][:, normals], left_open, start.lift, law.h, fastest)
+    least = G[normals][:, normals], operator.between(normals)
+    lift, left = _lift(settings, *least, left_open, start.lift, law.h, fastest)
     pushed = _spread(normals, lift, x)
     y = jnp.stack([rows.response(f) for f in (x, pushed)], 1)
     at_joints = jnp.zeros_like(v_free).at[np.asarray(acting.joints, int)].add(rows.signs * x[3 * n :])
@@ -189,13 +195,17 @@ def _joint_bounds(joints):
     return jnp.concatenate([jnp.zeros_like(joints.gap), -joints.dry]), high
 
 
-def _held_fast(G, W, inverse):
-    """Delassus' matrix (n, n) of a mechanism with bilateral rows; W (m, n) = A M^-1 J^T, inverse (m, m).
+def _entries(operator: Factors, contacts: int) -> Array:
+    """Delassus' matrix (n, n) with the ridge that the solver wants, a constant to derivatives.
 
-    What they hold entirely keeps a trace of its own response, so that the solver can divide by it.
+    What bilateral rows hold entirely keeps a trace of its own response, so that the solver can divide by it.
     """
-    trace = TRACE_EPS * float(jnp.finfo(G.dtype).eps) * diagonal(G)
-    return plus_diagonal(G - product(W.T, product(inverse.T, W)), trace)
+    operator = jax.lax.stop_gradient(operator)
+    G = operator.matrix()
+    more = ridge_of(G, contacts)
+    if operator.held is not None:
+        more = more + TRACE_EPS * float(jnp.finfo(G.dtype).eps) * replace(operator, held=None).diagonal()
+    return plus_diagonal(G, more)
 
 
 def _excess(islands, u, before, after, x, pushed, h) -> Array:
@@ -248,7 +258,7 @@ def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
     return jax.lax.stop_gradient(bounces), jnp.where(closing, jnp.maximum(demanded, opens), opens)
 
 
-def _lift(settings: Settings, G, gap, guess, h, fastest) -> tuple[Array, Array]:
+def _lift(settings: Settings, G, operator: Factors, gap, guess, h, fastest) -> tuple[Array, Array]:
     """Displacement impulses (n,) along normals and limits that leave no gap negative, and the error left (), m.
 
     Their tolerance is that of the displacements of a step, at the fastest velocity.
@@ -256,7 +266,7 @@ def _lift(settings: Settings, G, gap, guess, h, fastest) -> tuple[Array, Array]:
     none = jnp.zeros_like(gap)
     if not len(gap):
         return none, jnp.zeros((), gap.dtype)
-    problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0])
+    problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0], None, operator)
     deepest = -jnp.min(gap)
     inside = jax.lax.stop_gradient(deepest > 0)
     enough = ENOUGH * settings.limit * h

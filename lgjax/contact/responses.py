@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.cones.factors import Factors
 from lgjax.dynamics.articulated import NO_INERTIA, joint_wrench
 from lgjax.dynamics.forward import Articulated, accelerate, articulate, move
 from lgjax.dynamics.kinematics import origin_of
@@ -231,15 +232,12 @@ def _handed_on(P: Array, velocity) -> tuple[Array, Array]:
     return P - (y * inverse)[:, None] * U, y
 
 
-def delassus(columns: Columns, parts: Sequence[Segment], y: list[Array], rows: np.ndarray) -> Array:
+def operator(columns: Columns, parts: Sequence[Segment], y: list[Array], rows: np.ndarray) -> Factors:
     """J M^-1 J^T (n, n) from the y of forces. rows: (forces,) the row of each; two may have the same."""
-    n = len(np.unique(rows))
-    G = jnp.zeros((n, n), columns.S.dtype)
-    for part, own in reversed(list(zip(parts, y, strict=True))):
-        own, at = together(own, rows[np.asarray(part.forces, int)])
-        scaled = columns.inverse[np.asarray(part.dofs, int)][:, None] * own
-        G = G.at[np.ix_(at, at)].add(product(scaled.T, own), unique_indices=True)
-    return G
+    found = [together(own, rows[np.asarray(part.forces, int)]) for part, own in zip(parts, y, strict=True)]
+    d = [columns.inverse[np.asarray(part.dofs, int)] for part in parts]
+    at = tuple(tuple(at.tolist()) for _, at in found)
+    return Factors([own for own, _ in found], d, None, at, len(np.unique(rows)))
 
 
 def together(y: Array, rows: np.ndarray) -> tuple[Array, np.ndarray]:
@@ -255,7 +253,7 @@ def together(y: Array, rows: np.ndarray) -> tuple[Array, np.ndarray]:
 
 
 def dense(parts: Sequence[Segment], y: list[Array], rows: np.ndarray, nv: int) -> Array:
-    """The y (nv, n) of all rows, as in `delassus`."""
+    """The y (nv, n) of all rows, as in `operator`."""
     found = jnp.zeros((nv, len(np.unique(rows))), y[0].dtype)
     for part, own in zip(parts, y, strict=True):
         own, at = together(own, rows[np.asarray(part.forces, int)])

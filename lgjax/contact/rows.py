@@ -11,14 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.cones.factors import Factors
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.geometry.detection import ContactPoints, sides
 from lgjax.contact.responses import (
     Columns,
     Segment,
-    delassus,
     dense,
     impulses,
+    operator,
     response,
     segments,
     together,
@@ -106,9 +107,9 @@ class BodyRows:
         """Of unit forces, see `responses.impulses`."""
         return impulses(self.columns, self.acting.parts, self.wrenches, self.signs)
 
-    def matrix(self) -> Array:
-        """J M^-1 J^T (rows, rows)."""
-        return delassus(self.columns, self.acting.parts, self.y, self.rows)
+    def operator(self) -> Factors:
+        """J M^-1 J^T of all rows."""
+        return operator(self.columns, self.acting.parts, self.y, self.rows)
 
     def factor(self) -> Array:
         """Factor F (nv, rows) with F^T F = J M^-1 J^T."""

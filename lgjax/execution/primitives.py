@@ -76,11 +76,12 @@ TABLE: dict[str, Primitive] = {
     **_rows(Way.ENTRY, "round rem integer_pow pow cbrt exp exp2 expm1 log log1p logistic tan asin acos atan atan2"),
     **_rows(Way.ENTRY, "sinh cosh tanh asinh acosh atanh"),
     **_rows(Way.ENTRY, "erf", written=False),
-    **_rows(Way.REPLACED, "add_any copy", linear=True),
-    **_rows(Way.REPLACED, "square one_minus_square stop_gradient"),
+    **_rows(Way.REPLACED, "add_any", linear=True),
+    **_rows(Way.REPLACED, "square one_minus_square"),
     **_rows(Way.CONVERTED, "convert_element_type", linear=True),
     # What these say, they say of arrays, to derivatives, to the compiler or about the devices where arrays are.
-    **_rows(Way.GIVEN, "keep known first_order optimization_barrier reshard sharding_constraint"),
+    **_rows(Way.GIVEN, "keep known first_order optimization_barrier reshard sharding_constraint stop_gradient"),
+    **_rows(Way.GIVEN, "copy", linear=True),
     # -- of entries at other places
     **_rows(Way.MOVED, "broadcast_in_dim expand_dims reshape rev slice squeeze tile transpose", linear=True),
     **_rows(Way.JOINED, "concatenate pad stack", linear=True),

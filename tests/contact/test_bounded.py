@@ -63,11 +63,17 @@ def test_rows_that_may_act_on_any_body_are_those_of_known_bodies():
         every = jnp.zeros(21 + 13).at[order].set(x)
         normal = velocities(contacts, model, free.columns.S, points, v)
         square = lambda F: F.T @ F
-        found = chosen_rows.matrix(), chosen_rows.rates(v), chosen_rows.response(x), normal.reshape(-1), chosen.which
+        found = (
+            chosen_rows.operator().matrix(),
+            chosen_rows.rates(v),
+            chosen_rows.response(x),
+            normal.reshape(-1),
+            chosen.which,
+        )
         return (square(chosen_rows.factor()), square(rows.factor()), *found), (
-            rows.matrix()[order][:, order],
-            rows.matrix(),
-            rows.matrix()[order][:, order],
+            rows.operator().matrix()[order][:, order],
+            rows.operator().matrix(),
+            rows.operator().matrix()[order][:, order],
             rows.rates(v)[order],
             rows.response(every),
             rows.rates(v)[:21],

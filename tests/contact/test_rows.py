@@ -67,10 +67,15 @@ def test_the_operator_of_all_rows_is_that_of_the_mass_matrix(seed, count):
         J = jnp.concatenate([J, signs[:, None] * jnp.eye(model.nv)[np.asarray(own, int)]])
         x = jnp.asarray(np.random.default_rng(0).normal(size=len(J)))
         answers = jnp.linalg.solve(lgjax.mass_matrix(model, q), jnp.concatenate([J, (J.T @ x)[None]]).T)
-        G, F, y = rows.matrix(), rows.factor(), rows.response(x)
+        G, F, y = rows.operator(), rows.factor(), rows.response(x)
         still = articulated_body(model, q, jnp.zeros_like(v), tau, None)
-        found = G, F.T @ F, rows.rates(v), free.respond(jnp.stack([y, y], 1))[0], free.from_rest
-        return found, (J @ answers[:, :-1], J @ answers[:, :-1], J @ v, answers[:, -1], still)
+        some = np.arange(0, len(J), 3)
+        part = G.between(some.tolist())
+        found = G.matrix(), F.T @ F, rows.rates(v), free.respond(jnp.stack([y, y], 1))[0], free.from_rest
+        found += G.times(x), G.diagonal(), part.matrix(), part.times(x[some])
+        whole = J @ answers[:, :-1]
+        wanted = whole, whole, J @ v, answers[:, -1], still
+        return found, (*wanted, whole @ x, jnp.diagonal(whole), whole[some][:, some], whole[some][:, some] @ x[some])
 
     with lgjax.execution.plain():
         found, wanted = jax.jit(both)(q, v, tau)

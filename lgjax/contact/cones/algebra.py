@@ -6,8 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.numerics.rank import product
-
 Array = jax.Array
 
 SEGMENT = 12  # columns that are eliminated by one loop
@@ -39,12 +37,7 @@ def plus_blocks(G: Array, blocks: Array) -> Array:
 
 def solve(matrix: Array, y: Array) -> Array:
     """The x (n,) with matrix x = y, matrix (n, n)."""
-    if len(y) > SMALL:
-        return jnp.linalg.solve(matrix, y)
-    times = lambda x: product(matrix, x)
-    return jax.lax.custom_linear_solve(
-        times, y, lambda _, y: _eliminate(matrix.T, y), lambda _, y: _eliminate(matrix, y)
-    )
+    return jnp.linalg.solve(matrix, y) if len(y) > SMALL else _eliminate(matrix.T, y)
 
 
 @jax.jit

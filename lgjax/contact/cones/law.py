@@ -14,7 +14,7 @@ Source: Acary and Brogliato, Numerical methods for nonsmooth dynamical systems (
 the projections.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.cones.algebra import diagonal
-from lgjax.numerics.rank import product
+from lgjax.contact.cones.factors import Factors, diagonal_of, times
 
 Array = jax.Array
 
@@ -34,7 +34,8 @@ class ConeProblem(NamedTuple):
     G: (n, n) symmetric, positive semidefinite with positive diagonal. b: (n,). friction: (k,), finite. low, high: (r,),
     may be infinite, and equal only if both are 0. barrier: (k,) >= 0: 0 is the law itself; otherwise
     x_n u_n = barrier / G_nn, which is smooth. factor: None or F (m, n), m < n, with G = F^T F; in the solver, F
-    with the diagonal (n,) that it adds to G.
+    with the diagonal (n,) that it adds to G. operator: None or G by its factors, through which derivatives go; then G
+    itself is a constant to them, and has `solver.ridge_of` on its diagonal.
     """
 
     G: Array
@@ -44,12 +45,26 @@ class ConeProblem(NamedTuple):
     high: Array
     barrier: Array
     factor: Any = None
+    operator: Factors | None = None
+
+    def velocities(self, x: Array) -> Array:
+        """G x + b (n,)."""
+        return times(self.G, self.operator, x) + self.b
+
+    @property
+    def steps(self) -> tuple[Array, Array, Array]:
+        """`steps_of_parts` with derivatives: where no barrier is, the solution does not depend on the steps."""
+        return steps_of(diagonal_of(self.G, self.operator), len(self.friction))
 
 
 @partial(jax.jit, static_argnames="k")
 def steps_of_parts(G: Array, k: int) -> tuple[Array, Array, Array]:
     """Step sizes, impulse per velocity: (k,) of normals, (k,) of tangents, (r,) of further rows."""
-    sizes = diagonal(G)
+    return steps_of(diagonal(G), k)
+
+
+def steps_of(sizes: Array, k: int) -> tuple[Array, Array, Array]:
+    """The same, from the diagonal (n,) of G."""
     blocks = sizes[: 3 * k].reshape(k, 3)
     return 1 / blocks[:, 0], 2 / (blocks[:, 1] + blocks[:, 2]), 1 / sizes[3 * k :]
 
@@ -94,21 +109,24 @@ def scaled_disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 @jax.jit
 def natural_map(p: ConeProblem, x: Array) -> Array:
     """One projected step of impulses (n,), all contacts at once; impulses obey the law if they are a fixed point."""
-    return project(p, x - step_of_rows(p.G, len(p.friction)) * (product(p.G, x) + p.b))
+    return project(p, x - _of_rows(*p.steps) * p.velocities(x))
 
 
 @partial(jax.jit, static_argnames="k")
 def step_of_rows(G: Array, k: int) -> Array:
     """Step sizes, impulse per velocity, of all rows (n,)."""
-    normal, tangent, rows = steps_of_parts(G, k)
-    return jnp.concatenate([jnp.stack([normal, tangent, tangent], 1).reshape(3 * k), rows])
+    return _of_rows(*steps_of_parts(G, k))
+
+
+def _of_rows(normal: Array, tangent: Array, rows: Array) -> Array:
+    return jnp.concatenate([jnp.stack([normal, tangent, tangent], 1).reshape(-1), rows])
 
 
 @jax.jit
 def project(p: ConeProblem, z: Array) -> Array:
     """The impulses (n,) that the law allows, projected from z = x - step (G x + b)."""
     k = len(p.friction)
-    normals = steps_of_parts(p.G, k)[0]
+    normals = p.steps[0]
     Z = z[: 3 * k].reshape(k, 3)
     normal = push(Z[:, 0], p.barrier * normals * normals)
     tangents = scaled_disc(Z[:, 1], Z[:, 2], p.friction * normal)
@@ -116,15 +134,15 @@ def project(p: ConeProblem, z: Array) -> Array:
     return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k), rows])
 
 
-def largest_part(G, u, x, step, islands: Sequence[Sequence[int]] = ()) -> Array:
-    """The largest part s, at most 1, of a change `step` (n,) of impulses x (n,) that adds no energy.
+def largest_part(times: Callable, u, x, step, islands: Sequence[Sequence[int]] = ()) -> Array:
+    """The largest part s, at most 1, of a change `step` (n,) of impulses x (n,) that adds no energy; times(x) = G x.
 
     (), or with several islands of rows (n,): each takes as much as it can, since nothing couples them.
 
     u (n,): velocities before the impulses; where other forces act in a step, the mean of those with and without them.
     The energy that impulses add is x·(u + G x / 2), convex in s and not positive at s = 0.
     """
-    bend, pull = product(G, step), product(G, x)
+    bend, pull = times(step), times(x)
     if len(islands) > 1:
         parts = [[a[np.asarray(rows, int)] for a in (u, x, step, bend, pull)] for rows in islands]
         found = {k: s for rows, part in zip(islands, parts, strict=True) for s in [_largest_part(*part)] for k in rows}

@@ -14,9 +14,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from lgjax.contact.cones.algebra import diagonal, plus_diagonal, solve
+from lgjax.contact.cones.algebra import diagonal, plus_blocks, plus_diagonal, solve
 from lgjax.contact.cones.law import ConeProblem, natural_map, project, step_of_rows
 from lgjax.numerics.rank import product
 
@@ -31,24 +30,35 @@ def newton_steps(p: ConeProblem, x: Array, damping: Array, steps: int) -> tuple[
 
     def step(x, number):
         now = first * (last / first) ** (number.astype(x.dtype) / (steps - 1))
-        return x - solve_linearized(p, x, x - natural_map(p, x), damping=now * mean)
+        return x - solve(_linearized(p, x, now * mean), x - natural_map(p, x))
 
     return x, step, lambda x: x
 
 
-def solve_linearized(p: ConeProblem, x: Array, y: Array, damping: Any = 0.0) -> Array:
-    """The dx (n,) with (1 - dF/dx) dx = y for the natural map F at x.
+def solve_linearized(p: ConeProblem, x: Array, y: Array) -> Array:
+    """The dx (n,) with (1 - dF/dx) dx = y for the natural map F at x."""
+    matrix = _linearized(*jax.lax.stop_gradient((p, x)))
+    along = lambda dx: dx - jax.jvp(partial(natural_map, p), (x,), (dx,))[1]
+    ways = lambda _, y: solve(matrix, y), lambda _, y: solve(matrix.T, y)
+    return jax.lax.custom_linear_solve(along, y, *ways)
+
+
+def _linearized(p: ConeProblem, x: Array, damping: Any = 0.0) -> Array:
+    """1 - dF/dx (n, n) = 1 - P (1 - s G) for the projection's derivative P at z = x - s (G x + b).
 
     damping, (), is added to the diagonal of G.
     """
-    k, n, steps = len(p.friction), len(p.G), step_of_rows(p.G, len(p.friction))
+    k, steps = len(p.friction), step_of_rows(p.G, len(p.friction))
     z = x - steps * (product(p.G, x) + p.b)
-    inner = plus_diagonal(-steps[:, None] * p.G, 1 - steps * damping)  # dz/dx
-    # A row of a contact depends on the three z of this contact: one of them at a time, in all contacts at once.
-    move = lambda c: jax.jvp(partial(project, p), (z,), (_every_third(c, k, z),))[1]
-    part = lambda c: inner[np.asarray([3 * (i // 3) + c if i < 3 * k else i for i in range(n)], int)]
-    slope: Any = sum(move(c)[:, None] * part(c) for c in range(3 if k else 1))
-    return solve(plus_diagonal(-slope, jnp.ones_like(x)), y)
+    # P has blocks of 3 x 3: one column of each block at a time, in all contacts at once.
+    columns = [jax.jvp(partial(project, p), (z,), (_every_third(c, k, z),))[1] for c in range(3 if k else 1)]
+    rows = columns[0][3 * k :]
+    blocks = jnp.stack([column[: 3 * k].reshape(k, 3) for column in columns], 2) if k else jnp.zeros((0, 3, 3), z.dtype)
+    of_contacts, of_rows = steps[: 3 * k].reshape(k, 1, 3), steps[3 * k :]
+    scaled = product(blocks * of_contacts, p.G[: 3 * k].reshape(k, 3, len(z))).reshape(3 * k, len(z))
+    matrix = jnp.concatenate([scaled, (rows * of_rows)[:, None] * p.G[3 * k :]])
+    matrix = plus_blocks(matrix, jnp.eye(3, dtype=z.dtype) - blocks * (1 - of_contacts * damping))
+    return plus_diagonal(matrix, jnp.concatenate([jnp.zeros(3 * k, z.dtype), 1 - rows * (1 - of_rows * damping)]))
 
 
 def _every_third(c: int, k: int, like: Array) -> Array:

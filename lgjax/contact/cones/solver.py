@@ -79,9 +79,10 @@ def solve_cones(
     the third cycle on `LATER` times that. If max_sweeps is 0, the guess is taken as the solution; this serves to
     differentiate a known solution.
     """
-    ridge = RIDGE * float(jnp.finfo(problem.G.dtype).eps) * _sizes(problem)
+    G, ridge = problem.G, ridge_of(problem.G, len(problem.friction))
     factor = None if problem.factor is None else jax.lax.stop_gradient((problem.factor, ridge))
-    problem = problem._replace(G=plus_diagonal(problem.G, ridge), factor=factor)
+    G = plus_diagonal(G, ridge) if problem.operator is None else jax.lax.stop_gradient(G)
+    problem = problem._replace(G=G, factor=factor)
     limit = jnp.asarray(limit, scale.dtype)
     return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale, limit)))
 
@@ -100,13 +101,14 @@ def in_turn(solve: Callable, guess: Array, tasks: Sequence) -> list[ConeSolution
     return [jax.tree.map(itemgetter(i), found) for i in range(len(tasks))]
 
 
-def _sizes(problem: ConeProblem) -> Array:
-    """Of the rows of G (n,), the same for the three of a contact; a light body's are not those of a heavy one."""
-    k, own = len(problem.friction), diagonal(problem.G)
-    contacts = own[: 3 * k].reshape(k, 3)
-    of_contacts = jnp.repeat((contacts[:, 0] + contacts[:, 1] + contacts[:, 2]) / 3, 3, 0)
+def ridge_of(G: Array, contacts: int) -> Array:
+    """What is added to the diagonal of G (n,): the same for the three rows of a contact, less for a light body's."""
+    k, own = contacts, diagonal(G)
+    blocks = own[: 3 * k].reshape(k, 3)
+    of_contacts = jnp.repeat((blocks[:, 0] + blocks[:, 1] + blocks[:, 2]) / 3, 3, 0)
     sizes, mean = jnp.concatenate([of_contacts, own[3 * k :]]), jnp.mean(own)
-    return jnp.where(sizes > 0, sizes, jnp.where(mean > 0, mean, 1))  # of what the mechanism cannot move, any
+    # Of what the mechanism cannot move, any.
+    return RIDGE * float(jnp.finfo(G.dtype).eps) * jnp.where(sizes > 0, sizes, jnp.where(mean > 0, mean, 1))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))

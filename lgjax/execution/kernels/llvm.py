@@ -48,8 +48,8 @@ def kernel_text(
     Raises NotImplementedError, naming it, for an operation or a dtype that has no instruction.
     """
     dtype = floating_dtype(program)
-    front = front or (False,) * (len(program.inputs) + len(program.outputs))
     width = registers // (8 if dtype == "f64" else 4)
+    front = front or (False,) * (len(program.inputs) + len(program.outputs))
     while True:
         body = _Body(LlvmWriter(dtype, width), program, mapped, in_place, front)
         try:
@@ -70,8 +70,7 @@ class _WideError(NotImplementedError):
     """So many systems at a time would fill the cache, or the stack."""
 
 
-def _check_room(arrays: int, stacked: int) -> None:
-    """Whether a function may have so many bytes of arrays, and of numbers that wait."""
+def _check_room(arrays: int, stacked: int) -> None:  # bytes of arrays, and of numbers that wait
     if arrays > STACK:
         raise _WideError(f"more than {STACK} bytes that wait in memory or are saved by loops")
     if arrays + stacked > FRAME:

@@ -109,9 +109,7 @@ def late_fills(loop: Loop | While, results: Sequence[Ref]) -> dict[int, list[int
         nodes = [x.index]
         if fill.into:
             before, copy, from_ = ops[args[-1].index]
-            if before != "fill" or users[args[-1].index] > 1 or copy.into or copy.totals or len(from_) != 1:
-                continue
-            if not _copies(copy) or from_[0].index != carried:
+            if before != "fill" or users[args[-1].index] > 1 or not copy.copies or from_[0].index != carried:
                 continue
             nodes.append(args[-1].index)
             args = args[:-1]
@@ -123,11 +121,15 @@ def late_fills(loop: Loop | While, results: Sequence[Ref]) -> dict[int, list[int
     return found
 
 
-def _copies(fill: Fill) -> bool:
-    """Whether it copies an array as it is."""
-    loads = [fill.graph.ops[x.index] for x in fill.results if isinstance(x, Ref)]
-    same = [(*what, tuple(a.index for a in args[1:])) for name, what, args in loads if name == "load"]
-    return same == list(fill.places)
+def written_over(fill: Fill, values: dict[int, Any], args: Sequence[Ref], spare: set[int]) -> Memory | None:
+    """One of the `spare` arrays that a fill reads, if it reads each entry only where it writes it."""
+    for node, a in zip(fill.captured, args, strict=False):
+        memory = values[a.index] if a.index in spare else None
+        if memory is None or (memory.length, memory.dtype) != (fill.length, fill.dtype):
+            continue
+        if fill.in_place_of(node):
+            return memory
+    return None
 
 
 class Holding:
@@ -149,6 +151,14 @@ class Holding:
         for a in {a.index for a in self.ops[index][2] if isinstance(a, Ref)} & self.of.keys():
             if self.last[a] == place:
                 self._let_go(a)
+
+    def spare(self, place: int, args: Sequence[Any]) -> set[int]:
+        """The arrays among the arguments of a node that nothing else needs."""
+        counts = Counter(a.index for a in args if isinstance(a, Ref))
+        alone = lambda a: (
+            counts[a] == 1 and self.last[a] == place and len(self.of[a]) == 1 and self.of[a][0].owners == 1
+        )
+        return {a for a in counts if a in self.of and alone(a)}
 
     def _let_go(self, index: int) -> None:
         for x in self.of.pop(index):

@@ -16,7 +16,7 @@ import numpy as np
 
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, write
-from lgjax.execution.kernels.memory import Holding, Memory, Ran, Repeated, Turns, late_fills
+from lgjax.execution.kernels.memory import Holding, Memory, Ran, Repeated, Turns, late_fills, written_over
 from lgjax.execution.kernels.writer import BOOL, Writer, kind_of, kind_of_dtype
 from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.program import ScalarProgram
@@ -171,9 +171,11 @@ class Translation(ABC):
             if index in late:
                 continue
             if name in ("loop", "while"):
-                (self._loop if name == "loop" else self._while)(what, index, values, args)
+                spare = holding.spare(place, args)
+                (self._loop if name == "loop" else self._while)(what, index, values, args, spare)
             elif name == "fill":
-                values[index] = self._fill(what, values, args)
+                over = None if what.into else written_over(what, values, args, holding.spare(place, args))
+                values[index] = self._fill(what, values, args, over)
             elif name == "result":
                 source = values[args[0].index]
                 values[index] = source.arrays[what[1]] if isinstance(what, tuple) else source.carried[what]
@@ -214,11 +216,11 @@ class Translation(ABC):
         """Begin the next piece, on machines that want their instructions in pieces."""
 
     # -- loops
-    def _loop(self, loop: Loop, index: int, values: dict[int, Any], args: tuple) -> None:
-        """A loop; its value is a `Ran`."""
+    def _loop(self, loop: Loop, index: int, values: dict[int, Any], args: tuple, spare: set[int]) -> None:
+        """A loop; its value is a `Ran`. spare: arrays that nothing else needs."""
         count, others = len(loop.carry), len(args) - len(loop.arrays)
         start = [self._value(values, a) for a in args[:count]]
-        arrays = [self._begun(values[a.index]) for a in args[others:]]
+        arrays = [values[a.index] if a.index in spare else self._begun(values[a.index]) for a in args[others:]]
         turns = self._turns(loop.count, start, loop.dtypes[:count])
         values[index] = ran = Ran(loop, turns, f"{self.LOCAL}stack{len(self.ran)}", self._width, arrays)
         self.ran.append(ran)
@@ -234,12 +236,12 @@ class Translation(ABC):
         self._follow_arrays(loop, arrays, loop.results[len(loop.dtypes) :], inside, late)
         self._again(turns, following)
 
-    def _while(self, loop: While, index: int, values: dict[int, Any], args: tuple) -> None:
-        """A loop that ends by what it computes; its value is a `Repeated`."""
+    def _while(self, loop: While, index: int, values: dict[int, Any], args: tuple, spare: set[int]) -> None:
+        """A loop that ends by what it computes; its value is a `Repeated`. spare: as in `_loop`."""
         count, last = 1 + len(loop.carry), len(args) - len(loop.arrays)
         # What is loaded when it is first used is loaded now: inside, every turn would load it.
         going, *others = [self._value(values, a) for a in args[:last]]
-        arrays = [self._begun(values[a.index]) for a in args[last:]]
+        arrays = [values[a.index] if a.index in spare else self._begun(values[a.index]) for a in args[last:]]
         values[index] = repeated = self._open(loop, len(self.repeated), going, others[: count - 1])
         repeated.arrays = arrays
         self.repeated.append(repeated)

@@ -123,15 +123,25 @@ def frugal(ops: Operations, wanted: Sequence[int], preferred: list[int]) -> list
 
 
 def _arrays_late(ops: Operations, order: list[int]) -> list[int]:
-    """The order with arrays that need nothing, without numbers or all of known ones, just before they are used."""
-    waits = {i for i in order if ops[i][0] in ("space", "fill") and not any(type(a) is Ref for a in ops[i][2])}
+    """The order with arrays that need nothing, without numbers or all of known ones, and copies, just before their use.
+
+    Then nothing else may need what is copied, and the copy takes its place.
+    """
+    plain = lambda i: not any(type(a) is Ref for a in ops[i][2]) or (ops[i][0] == "fill" and ops[i][1].copies)
+    waits = {i for i in order if ops[i][0] in ("space", "fill") and plain(i)}
     if not waits:
         return order
     found: dict[int, None] = {}
+
+    def place(i: int) -> None:
+        for a in _before(ops, i):
+            if a in waits and a not in found:
+                place(a)
+        found[i] = None
+
     for i in order:
         if i not in waits:
-            found |= dict.fromkeys(a for a in _before(ops, i) if a in waits)
-            found[i] = None
+            place(i)
     return list(found | dict.fromkeys(order))
 
 

@@ -146,6 +146,13 @@ class Fill(Region):
     dtype: np.dtype
     into: bool
 
+    @cached_property
+    def copies(self) -> bool:
+        """Whether it is a new array with the numbers of another one, as they are."""
+        loads = [self.graph.ops[x.index] for x in self.results if isinstance(x, Ref)]
+        same = [(*what, tuple(a.index for a in args[1:])) for name, what, args in loads if name == "load"]
+        return not self.into and not self.totals and len(self.captured) == 1 and same == list(self.places)
+
     def in_place_of(self, node: int) -> bool:
         """Whether an array, an input node, is read nowhere but where an entry is written."""
         loads = [(what, args[1:]) for name, what, args in self.graph.ops if name == "load" and args[0].index == node]
