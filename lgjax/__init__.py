@@ -8,10 +8,10 @@ The names that most work needs are here; the rest is in the namespaces below.
 import importlib as _importlib
 import sys as _sys
 import types as _types
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 from typing import Any as _Any
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from lgjax.surface import *  # noqa: F403 (for type checkers, which read no functions)
 
 __version__ = "0.3.0"
@@ -110,13 +110,14 @@ _SPACES = (
     "forces", "groups", "identification", "integrators", "loops", "maximal", "models", "multibody", "plot",
     "plugs", "saving", "sensors", "shapes", "systems", "time_derivatives", "view",
 )  # fmt: skip
-if _TYPE_CHECKING:  # or type checkers take them for private ones of an installed package
+if _typing.TYPE_CHECKING:  # or type checkers take them for private ones of an installed package
     __all__ += [
         "actuators", "cache_programs", "centroidal", "collisions", "contact", "control", "conventions", "ensembles",
         "execution", "forces", "groups", "identification", "integrators", "loops", "maximal", "models", "multibody",
         "plot", "plugs", "saving", "sensors", "shapes", "systems", "time_derivatives", "view",
     ]  # fmt: skip
-# Kept elsewhere. They are no packages here, or Python would load a second copy of what they consist of.
+# Kept elsewhere. They are no packages here, or Python would load a second copy of what they consist of. The files of
+# these names are for type checkers: Python finds the modules made below instead.
 _ELSEWHERE = {
     "actuators": "robots.actuators",
     "centroidal": "dynamics.centroidal",
@@ -146,7 +147,7 @@ for _name in _ELSEWHERE:
     _sys.modules[f"lgjax.{_name}"] = _Space(f"lgjax.{_name}")
 
 
-def __getattr__(name: str) -> _Any:
+def _find(name: str) -> _Any:
     """The first use of a name imports all of them."""
     if not name.startswith("__"):
         shown = vars(_importlib.import_module("lgjax.surface"))
@@ -158,6 +159,10 @@ def __getattr__(name: str) -> _Any:
             place = _importlib.import_module("lgjax.moved").place(name, known)
             raise AttributeError(f"module 'lgjax' has no attribute {name!r}{place}")
     raise AttributeError(f"module 'lgjax' has no attribute {name!r}")
+
+
+if not _typing.TYPE_CHECKING:  # or type checkers accept misspelled names
+    __getattr__ = _find
 
 
 def __dir__() -> list[str]:

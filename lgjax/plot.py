@@ -14,7 +14,7 @@ import numpy as np
 from lgjax.dynamics.kinematics import forward_kinematics
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Configuration, Model
+from lgjax.multibody.model import Configuration, Mechanism, Model
 from lgjax.numerics import checks
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -46,7 +46,7 @@ def save(made: Any, path: str | os.PathLike) -> None:
     made.savefig(path, dpi=150)
 
 
-def rollout_figure(model: Model, result: Any, samples: int = 16, conserved: bool = True) -> Any:
+def rollout_figure(model: Model | Mechanism, result: Any, samples: int = 16, conserved: bool = True) -> Any:
     """Figure of an ensemble in three panels: path of the base, joint coordinates of one sample, energy error.
 
     result: ts (T,) in s, q with leading axes (batch, T), energy (batch, T) in J, as of `lgjax.ensemble`. Draws at most

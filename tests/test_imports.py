@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import lgjax
+
 ROOT = Path(__file__).resolve().parents[1] / "lgjax"
 # Each room and the rooms that it may import; itself always.
 ROOMS = {
@@ -50,7 +52,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 def room(path: Path) -> str:
     """The room of a file of the library; the package's own __init__ is ''."""
     name = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    return {"__init__": "", "surface": "", "moved": "", "__main__": "cli"}.get(name, name)
+    doors = dict.fromkeys((*lgjax._ELSEWHERE, "__init__", "surface", "moved"), "")
+    return (doors | {"__main__": "cli"}).get(name, name)
 
 
 def imports(path: Path):

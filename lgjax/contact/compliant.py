@@ -16,7 +16,7 @@ from lgjax.contact.time_stepping import columns_at
 from lgjax.dynamics.forces import Force
 from lgjax.dynamics.kinematics import world_kinematics
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import tanh_ratio
@@ -87,7 +87,7 @@ def _power(x, exponent):
 
 
 def contact(
-    model: Model,
+    model: Model | Mechanism,
     contacts: Contacts,
     stiffness: Any,
     damping: Any = 0.0,

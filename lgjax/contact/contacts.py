@@ -18,7 +18,7 @@ from lgjax.contact.geometry.height_field import HeightField
 from lgjax.contact.geometry.pairs import Couples, touching
 from lgjax.dynamics.jacobians import carrier
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.shapes.contact import Plane, Shape
 
@@ -78,7 +78,7 @@ class Contacts:
     """
 
     def __init__(
-        self, model: Model, ground: Ground | Sequence[Ground] = (),
+        self, model: Model | Mechanism, ground: Ground | Sequence[Ground] = (),
         shapes: Mapping[str, Shape | Sequence[Shape]] | Sequence[str] | None = None,
         pairs: Sequence[tuple[str, str]] = (), friction: Any = None, restitution: Any = None, smoothing: Any = 0.0,
         joint_limits: bool | Sequence[str] = False, joint_friction: bool | Sequence[str] = False, points: int = 4,
@@ -113,13 +113,14 @@ class Contacts:
         self.restitution = _law("restitution", restitution, count, dtype)
 
     @classmethod
-    def none(cls, model: Model) -> Contacts:
+    def none(cls, model: Model | Mechanism) -> Contacts:
         """The contacts of a mechanism that touches nothing."""
         found = object.__new__(cls)
         found.grounds, found.corners, found.solids, found.segments, found.couples = (), None, (), None, ()
         found.names, found.links, found.corner_links, found.corner_counts, found.solid_links = (), (), (), (), ()
         found.limited, found.dry, found.nearest = (), (), None
-        found.friction, found.smoothing = jnp.zeros(0, model.dtype), jnp.zeros((), model.dtype)
+        dtype = checked_model(model).dtype
+        found.friction, found.smoothing = jnp.zeros(0, dtype), jnp.zeros((), dtype)
         found.restitution = None
         return found
 

@@ -14,7 +14,7 @@ from lgjax.execution.compiled import compiled
 from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_arguments, checked_array, checked_model
 from lgjax.multibody.inertia import Inertia
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
@@ -44,7 +44,7 @@ def inertial_parameters(model: Model) -> jax.Array:
     return parameters_of(jax.vmap(inertia_to_parent)(rotation, translation, model.inertias)).reshape(-1)
 
 
-def with_inertial_parameters(model: Model, parameters: jax.Array) -> Model:
+def with_inertial_parameters(model: Model | Mechanism, parameters: jax.Array) -> Model:
     """The model with these inertial parameters (10 nbodies,), the inverse of `inertial_parameters`.
 
     Any numbers pass, also of bodies that cannot exist: in them the dynamics are linear. `from_log_cholesky` gives those

@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
 
 
-def coordinates_of(model: Model, joints: Sequence[str] | None, free: bool = False) -> tuple[list[str], list[int]]:
+def coordinates_of(
+    model: Model | Mechanism, joints: Sequence[str] | None, free: bool = False
+) -> tuple[list[str], list[int]]:
     """The joint's name of each velocity coordinate of the joints, and its index.
 
     joints: None for all but free ones. free: whether these may be named.

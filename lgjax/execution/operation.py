@@ -15,7 +15,7 @@ Read first: `jaxprs.py`. Next: `kernels/programs.py`, which says what a kernel c
 
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -48,11 +48,13 @@ from lgjax.execution.kernels.programs import CPU, GPU, Limits, is_program
 from lgjax.execution.reference import is_plain
 from lgjax.execution.scalars.program import size_of
 
+P = ParamSpec("P")
+R = TypeVar("R")
 # Largest `size_of` x 32-bit words of a number, for derivatives in one kernel; a specialized quadruped has 17,000.
 TOGETHER = 20000
 
 
-def batched(function: Callable, in_place: bool = False) -> Callable:
+def batched(function: Callable[P, R], in_place: bool = False) -> Callable[P, R]:
     """`function` of pytrees of arrays of one system, as one kernel for a batch; each derivative is one, too.
 
     Outside of `jax.jit` XLA runs it, an operation at a time.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import signature
 from operator import attrgetter
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from lgjax.multibody.model import Configuration, Mechanism, Model
 from lgjax.numerics.checks import described as described
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 VECTORS = ("v", "vdot", "tau", "f", "dv")  # (nv,)
 CONFIGURATIONS = ("q", "q0", "q1")
 BASE = {
@@ -30,9 +30,17 @@ BASE = {
 }
 
 
+class OfMechanism(Protocol[P, R]):
+    """A function of a mechanism, for type checkers: its model may be a record that has one."""
+
+    __name__: str
+
+    def __call__(self, model: Model | Mechanism, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
 def checked_arguments(
     *others: str, compiles: bool = True, whole: bool = False
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+) -> Callable[[Callable[Concatenate[Model, P], R]], OfMechanism[P, R]]:
     """Decorate a function to check arguments by name: model, q, v, vdot, tau, f, dv and wrenches, for one system.
 
     others: names that mean something else in this function, which checks them itself. None is accepted where it is the
@@ -42,14 +50,15 @@ def checked_arguments(
     is, instead of its model.
     """
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        parameters = signature(function).parameters
+    def decorate(function: Callable[Concatenate[Model, P], R]) -> OfMechanism[P, R]:
+        written = signature(function)
+        parameters = written.parameters
         names = [name for name in parameters if name not in others]
         optional = {name for name in names if parameters[name].default is None}
         run = compiled(function) if compiles else function
 
         @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        def call(*args: Any, **kwargs: Any) -> Any:
             given = dict(zip(parameters, args, strict=False)) | kwargs
             if "model" not in given or len(args) > len(parameters):
                 return function(*args, **kwargs)  # which raises Python's own error
@@ -59,9 +68,12 @@ def checked_arguments(
                 if name in given and not (given[name] is None and name in optional):
                     given[name] = _checked(name, given[name], model)
             positional = [given[name] for name, _ in zip(parameters, args, strict=False)]
-            return run(*positional, **{name: given[name] for name in kwargs})  # type: ignore[arg-type]
+            return run(*positional, **{name: given[name] for name in kwargs})  # type: ignore[call-arg]
 
-        return call
+        shown = [x.replace(annotation="Model | Mechanism") if x.name == "model" else x for x in parameters.values()]
+        call.__signature__ = written.replace(parameters=shown)  # type: ignore[attr-defined]
+        call.__annotations__ = {**function.__annotations__, "model": Model | Mechanism}
+        return call  # type: ignore[return-value]
 
     return decorate
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,14 +16,14 @@ from lgjax.groups import HomogeneousSpace, se3, so3
 from lgjax.groups.arguments import cached
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_arguments, checked_model, hint
-from lgjax.multibody.model import Configuration, Model
+from lgjax.multibody.model import Configuration, Mechanism, Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
 from lgjax.numerics.small_angle import norm
 
 
-def neutral(model: Model) -> Configuration:
+def neutral(model: Model | Mechanism) -> Configuration:
     """Configuration with every joint at zero and free bodies at the world origin."""
     model = checked_model(model)
     tree, dtype = model.tree, model.dtype
@@ -32,12 +32,12 @@ def neutral(model: Model) -> Configuration:
     return Configuration(frees, jnp.zeros(tree.n_joint, dtype), jnp.broadcast_to(eye, (tree.n_ball, 3, 3)))
 
 
-@checked_arguments(compiles=False)
-def random_configuration(key: jax.Array, model: Model) -> Configuration:
+def random_configuration(key: jax.Array, model: Model | Mechanism) -> Configuration:
     """Random configuration: uniform attitudes, uniform joints within limits and +-pi, base positions within +-1 m.
 
     Where the limits leave nothing within +-pi, they count alone, as far as pi beyond the nearer of them.
     """
+    model = checked_model(model, leaves=True)
     tree, dtype = model.tree, model.dtype
     keys = jax.random.split(checks.random_key("key", key), 4)
     turn = jnp.asarray(np.pi, dtype)
@@ -62,9 +62,9 @@ def _random_rotation(key: jax.Array, n: int, dtype) -> jax.Array:
 
 
 def configuration(
-    model: Model,
+    model: Model | Mechanism,
     base: Pose | tuple[ArrayLike, Any] | ArrayLike | None = None,
-    joints: ArrayLike | dict[str, Any] | None = None,
+    joints: ArrayLike | Sequence[float] | dict[str, Any] | None = None,
     ball_rotations: ArrayLike | None = None,
 ) -> Configuration:
     """Make a configuration from its parts, checked; parts not given are neutral.

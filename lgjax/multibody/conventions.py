@@ -34,7 +34,7 @@ from lgjax.groups.se3 import Pose
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.joints import PLANAR
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
@@ -54,7 +54,7 @@ class MotionState(NamedTuple):
 
 
 def to_mujoco(
-    model: Model,
+    model: Model | Mechanism,
     q: Configuration,
     v: jax.Array | None = None,
     vdot: jax.Array | None = None,
@@ -80,7 +80,7 @@ def to_mujoco(
 
 
 def from_mujoco(
-    model: Model,
+    model: Model | Mechanism,
     q: ArrayLike,
     v: jax.Array | None = None,
     vdot: jax.Array | None = None,
@@ -104,7 +104,7 @@ def from_mujoco(
 
 
 def to_pinocchio(
-    model: Model,
+    model: Model | Mechanism,
     q: Configuration,
     v: jax.Array | None = None,
     vdot: jax.Array | None = None,
@@ -131,7 +131,7 @@ def to_pinocchio(
 
 
 def from_pinocchio(
-    model: Model,
+    model: Model | Mechanism,
     q: ArrayLike,
     v: jax.Array | None = None,
     vdot: jax.Array | None = None,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import jax
 import numpy as np
 
 from lgjax.multibody.joints import JointKind
 
-Numbers = float | tuple[float, ...]
+Numbers = float | Sequence[float] | np.ndarray
+Vector = Sequence[float] | np.ndarray | jax.Array
+Matrix = Sequence[Sequence[float]] | np.ndarray | jax.Array
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class Joint:
 
     name: str
     kind: str | JointKind
-    axis: tuple[float, ...] = (0.0, 0.0, 1.0)
-    origin: tuple[float, ...] = (0.0, 0.0, 0.0)
+    axis: Vector = (0.0, 0.0, 1.0)
+    origin: Vector = (0.0, 0.0, 0.0)
     lower: Numbers = -np.inf
     upper: Numbers = np.inf
     effort: Numbers = np.inf
@@ -53,7 +57,7 @@ class Joint:
     friction: Numbers = 0.0
     armature: Numbers = 0.0
     pitch: float = 0.0
-    second_axis: tuple[float, ...] | None = None
+    second_axis: Vector | None = None
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,8 @@ class Body:
     name: str
     parent: str | None
     joint: Joint
-    rotation: np.ndarray = field(default_factory=lambda: np.eye(3))
-    position: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    rotation: Matrix = field(default_factory=lambda: np.eye(3))
+    position: Vector = field(default_factory=lambda: np.zeros(3))
     mass: float = 0.0
-    com: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    inertia: np.ndarray = field(default_factory=lambda: np.zeros((3, 3)))
+    com: Vector = field(default_factory=lambda: np.zeros(3))
+    inertia: Matrix = field(default_factory=lambda: np.zeros((3, 3)))

@@ -16,7 +16,7 @@ from lgjax.groups import s3
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.conventions import from_mujoco, to_mujoco
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
@@ -51,7 +51,7 @@ def _places(tree: Tree) -> _Places:
     return _Places(shaped(quaternions, 4), shaped(rates, 3), np.asarray(others, int), np.asarray(velocities, int))
 
 
-def flat_state(model: Model, q: Configuration, v: Array) -> Array:
+def flat_state(model: Model | Mechanism, q: Configuration, v: Array) -> Array:
     """The state (q, v) as one vector, MuJoCo's qpos and qvel in body order; broadcasts over leading axes.
 
     A free joint has a position (m, world) and a unit quaternion wxyz, and as its velocity the linear one in world axes,
@@ -73,7 +73,7 @@ def flat_state(model: Model, q: Configuration, v: Array) -> Array:
     return jnp.concatenate([jnp.broadcast_to(x, (*lead, x.shape[-1])) for x in (theirs.q, theirs.v)], -1)
 
 
-def from_flat_state(model: Model, y: Array) -> tuple[Configuration, Array]:
+def from_flat_state(model: Model | Mechanism, y: Array) -> tuple[Configuration, Array]:
     """The inverse of `flat_state`: (q, v) of a vector y (nq + nv,), whose quaternions are normalized first.
 
     Broadcasts over leading axes. Raises ValueError for a vector of another size.
@@ -99,7 +99,9 @@ def _rates(places: _Places, qpos: Array, qvel: Array) -> Array:
 
 
 def flat_field(
-    model: Model, controller: Callable[..., Array] | None = None, wrenches: Callable[..., Array] | None = None
+    model: Model | Mechanism,
+    controller: Callable[..., Array] | None = None,
+    wrenches: Callable[..., Array] | None = None,
 ) -> Callable[[Any, Array, Any], Array]:
     """The vector field f(t, y, args) -> dy/dt (nq + nv,) of a mechanism on the vectors of `flat_state`.
 

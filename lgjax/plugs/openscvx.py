@@ -16,7 +16,7 @@ Array = jax.Array
 
 
 def openscvx_dynamics(
-    model: Model | Callable[[dict[str, Any]], Model],
+    model: Model | Mechanism | Callable[[dict[str, Any]], Model | Mechanism],
     qpos: Any,
     qvel: Any,
     control: Any,

@@ -12,14 +12,14 @@ from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import segment_length
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.configuration import neutral
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.simulate.mechanism_field import Controller
 from lgjax.simulate.rollout import rollout
 
 
 def rollout_memory(
-    model: Model,
+    model: Model | Mechanism,
     steps: int,
     *,
     batch: int = 1,
@@ -45,7 +45,7 @@ def rollout_memory(
     checked = checked_model(model)
 
     def kept(steps: int, save_every: int | None, remat: bool | int) -> int:
-        def run(model: Model, state: Any) -> Any:
+        def run(model: Model | Mechanism, state: Any) -> Any:
             path = rollout(model, state[0], state[1], controller, dt, steps, method, save_every, wrenches, remat)
             return path.q, path.v
 

@@ -15,7 +15,7 @@ from lgjax.dynamics.forces.force import STATIC, Force, check_velocity, spread, v
 from lgjax.dynamics.forces.laws import drag, drag_slope, dry_friction, dry_friction_slope
 from lgjax.dynamics.joint_parameters import coordinates_of, parameter
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
@@ -45,7 +45,11 @@ class Friction(Force):
 
 
 def friction(
-    model: Model, viscous: Any = 0.0, coulomb: Any = None, smoothing: Any = 1e-2, joints: Sequence[str] | None = None
+    model: Model | Mechanism,
+    viscous: Any = 0.0,
+    coulomb: Any = None,
+    smoothing: Any = 1e-2,
+    joints: Sequence[str] | None = None,
 ) -> Friction:
     """Viscous and dry friction at joints: tau = -viscous v - coulomb tanh(v / smoothing).
 
@@ -104,7 +108,11 @@ class Damper(Force):
 
 
 def damper(
-    model: Model, damping: Any, joints: Sequence[str] | None = None, quadratic: Any = None, cubic: Any = None
+    model: Model | Mechanism,
+    damping: Any,
+    joints: Sequence[str] | None = None,
+    quadratic: Any = None,
+    cubic: Any = None,
 ) -> Damper:
     """Dampers at joints: tau = -(damping v + quadratic |v| v + cubic v^3).
 

@@ -15,7 +15,7 @@ from lgjax.dynamics.forces.force import STATIC, Force, spread
 from lgjax.dynamics.forces.laws import stop_energy, stop_slopes, stops
 from lgjax.dynamics.joint_parameters import parameter, scalars_of
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 
 
@@ -59,7 +59,7 @@ class Limits(Force):
 
 
 def limits(
-    model: Model,
+    model: Model | Mechanism,
     stiffness: Any,
     damping: Any = 0.0,
     width: Any = 1e-2,

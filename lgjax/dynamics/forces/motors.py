@@ -14,7 +14,7 @@ import numpy as np
 from lgjax.dynamics.forces.force import STATIC, Force, spread
 from lgjax.dynamics.joint_parameters import parameter, scalars_of
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 
 
@@ -48,7 +48,7 @@ class Motors(Force):
         most = self.torque * jnp.clip(1 - turning, 0, 1)
         return -self.torque * jnp.clip(1 + turning, 0, 1), most, turning
 
-    def with_rotors(self, model: Model) -> Model:
+    def with_rotors(self, model: Model | Mechanism) -> Model:
         """The model with the rotors' inertia, gear^2 rotor_inertia, added to its armature."""
         model = checked_model(model)
         reflected = self.gear * self.gear * self.rotor_inertia
@@ -56,7 +56,7 @@ class Motors(Force):
 
 
 def motors(
-    model: Model,
+    model: Model | Mechanism,
     command: Callable,
     gear: Any = 1.0,
     rotor_inertia: Any = 0.0,

@@ -16,7 +16,7 @@ from lgjax.dynamics.joint_parameters import parameter
 from lgjax.dynamics.kinematics import ancestor_mask, world_kinematics
 from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.small_angle import length_and_direction
@@ -86,7 +86,9 @@ class PointSpring(Force):
         return world, places, moves
 
 
-def point_spring(model: Model, a: Any, b: Any, stiffness: Any, length: Any = 0.0, damping: Any = 0.0) -> PointSpring:
+def point_spring(
+    model: Model | Mechanism, a: Any, b: Any, stiffness: Any, length: Any = 0.0, damping: Any = 0.0
+) -> PointSpring:
     """A spring with a damper between two points: pull = stiffness (distance - length) + damping d(distance)/dt.
 
     a and b: (body, point (3,)): the name of a body or frame, or the index of a body, and the point in its frame; (None,

@@ -18,7 +18,7 @@ from lgjax.dynamics.joint_parameters import coordinates_of, parameter
 from lgjax.groups import so3
 from lgjax.multibody.arguments import checked_configuration, checked_model
 from lgjax.multibody.configuration import Configuration, configuration, join_velocity
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
@@ -99,7 +99,7 @@ def _entries(starts: tuple[int, ...]) -> np.ndarray:
 
 
 def spring(
-    model: Model,
+    model: Model | Mechanism,
     stiffness: Any,
     rest: Configuration | None = None,
     joints: Sequence[str] | None = None,

@@ -17,7 +17,7 @@ from lgjax.dynamics.inverse_kinematics.targets import Target, checked_targets, m
 from lgjax.dynamics.loops.loop import Loop, as_loops
 from lgjax.execution import batched
 from lgjax.execution.compiled import compiled
-from lgjax.multibody.arguments import checked_arguments, checked_configuration
+from lgjax.multibody.arguments import checked_arguments, checked_configuration, checked_model
 from lgjax.multibody.configuration import Configuration, join_velocity, retract
 from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
@@ -81,7 +81,7 @@ class _Settings(NamedTuple):
 
 @checked_arguments("targets", "rest", compiles=False, whole=True)
 def inverse_kinematics(
-    model: Model, targets: Mapping[str, Any], q0: Configuration, *, center_of_mass: Any = None,
+    model: Model | Mechanism, targets: Mapping[str, Any], q0: Configuration, *, center_of_mass: Any = None,
     rest: Configuration | None = None, weights: Mapping[str, Any] | None = None, joints: Sequence[str] | None = None,
     loops: Loop | Sequence[Loop] | None = None, guesses: int = 8, tolerance: Any = None, max_iterations: int = 40,
 ) -> InverseKinematics:  # fmt: skip
@@ -123,8 +123,7 @@ def inverse_kinematics(
     Source: [more1978], [sugihara2011], [rosen1961]; limits by projection.
     """
     given = loops if loops is not None else getattr(model, "loops", ())
-    whole: Any = model
-    model = whole.model if isinstance(whole, Mechanism) else whole
+    model = checked_model(model)
     several = as_loops(model, given) if isinstance(given, Loop) or len(given) else ()
     wanted = checked_targets(model, targets, weights)
     if not wanted and center_of_mass is None:

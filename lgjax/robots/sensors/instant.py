@@ -18,7 +18,7 @@ from lgjax.dynamics.jacobians import carrier
 from lgjax.dynamics.kinematics import forward_kinematics
 from lgjax.multibody.arguments import checked_arguments, checked_array, checked_configuration, checked_model
 from lgjax.multibody.configuration import Configuration
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 
@@ -90,7 +90,7 @@ def contact_forces(model: Model, contacts: Contacts, q: Configuration, forces: A
 
 
 def instant(
-    model: Model,
+    model: Model | Mechanism,
     t: ArrayLike | None,
     q: Configuration,
     v: Array,
@@ -122,7 +122,7 @@ def instant(
 
 
 def after_step(
-    model: Model,
+    model: Model | Mechanism,
     t: ArrayLike | None,
     q: Configuration,
     v: Array,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.robots.sensors import frames, subtrees
 from lgjax.robots.sensors.frames import Frames, Magnetometers
@@ -58,7 +58,7 @@ def _one(pose: Any) -> Any:
     return jax.tree.map(lambda x: x[None], pose)
 
 
-def _frame(model: Model, kind: Kind, frame: Any, reference: Any, suffix: str, options: Options) -> Sensors:
+def _frame(model: Model | Mechanism, kind: Kind, frame: Any, reference: Any, suffix: str, options: Options) -> Sensors:
     model = checked_model(model, leaves=True)
     body, offset = located(model, frame)
     other, reference_offset = located(model, reference, "reference")
@@ -67,22 +67,22 @@ def _frame(model: Model, kind: Kind, frame: Any, reference: Any, suffix: str, op
 
 
 # ---- inertial units
-def accelerometer(model: Model, frame: Any, **options: Unpack[Options]) -> Sensors:
+def accelerometer(model: Model | Mechanism, frame: Any, **options: Unpack[Options]) -> Sensors:
     """Acceleration minus gravity (3,) of the frame's origin, in the frame, m/s^2: 9.81 upwards at rest."""
     return _frame(model, frames.ACCELEROMETER, frame, None, "accelerometer", options)
 
 
-def gyro(model: Model, frame: Any, **options: Unpack[Options]) -> Sensors:
+def gyro(model: Model | Mechanism, frame: Any, **options: Unpack[Options]) -> Sensors:
     """Angular velocity (3,) of the frame, in the frame, rad/s."""
     return _frame(model, frames.GYRO, frame, None, "gyro", options)
 
 
-def velocimeter(model: Model, frame: Any, **options: Unpack[Options]) -> Sensors:
+def velocimeter(model: Model | Mechanism, frame: Any, **options: Unpack[Options]) -> Sensors:
     """Velocity (3,) of the frame's origin, in the frame, m/s."""
     return _frame(model, frames.VELOCIMETER, frame, None, "velocimeter", options)
 
 
-def magnetometer(model: Model, frame: Any, field: Any, **options: Unpack[Options]) -> Sensors:
+def magnetometer(model: Model | Mechanism, frame: Any, field: Any, **options: Unpack[Options]) -> Sensors:
     """Uniform field (3,) in the axes of the frame, such as the magnetic one. field: (3,) in the world, any unit."""
     model = checked_model(model, leaves=True)
     body, offset = located(model, frame)
@@ -92,34 +92,42 @@ def magnetometer(model: Model, frame: Any, field: Any, **options: Unpack[Options
 
 
 # ---- frames
-def frame_position(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+def frame_position(model: Model | Mechanism, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
     """Position (3,) of the frame's origin in the reference frame, m. reference: None is the world."""
     return _frame(model, frames.POSITION, frame, reference, "position", options)
 
 
-def frame_orientation(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+def frame_orientation(
+    model: Model | Mechanism, frame: Any, reference: Any = None, **options: Unpack[Options]
+) -> Sensors:
     """Orientation of the frame in the reference frame: unit quaternion wxyz (4,), w >= 0."""
     return _frame(model, frames.ORIENTATION, frame, reference, "orientation", options)
 
 
-def frame_axis(model: Model, frame: Any, axis: str, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+def frame_axis(
+    model: Model | Mechanism, frame: Any, axis: str, reference: Any = None, **options: Unpack[Options]
+) -> Sensors:
     """Axis "x", "y" or "z" of the frame, a unit vector (3,) in the reference frame."""
     kind = frames.AXES[checks.choice("axis", axis, ("x", "y", "z"))]
     return _frame(model, kind, frame, reference, f"{axis}_axis", options)
 
 
-def frame_linear_velocity(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+def frame_linear_velocity(
+    model: Model | Mechanism, frame: Any, reference: Any = None, **options: Unpack[Options]
+) -> Sensors:
     """Velocity (3,) of the frame's origin relative to the reference frame, in its axes, m/s."""
     return _frame(model, frames.LINEAR_VELOCITY, frame, reference, "linear_velocity", options)
 
 
-def frame_angular_velocity(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+def frame_angular_velocity(
+    model: Model | Mechanism, frame: Any, reference: Any = None, **options: Unpack[Options]
+) -> Sensors:
     """Angular velocity (3,) of the frame relative to the reference frame, in its axes, rad/s."""
     return _frame(model, frames.ANGULAR_VELOCITY, frame, reference, "angular_velocity", options)
 
 
 def frame_linear_acceleration(
-    model: Model, frame: Any, reference: Any = None, proper: bool = False, **options: Unpack[Options]
+    model: Model | Mechanism, frame: Any, reference: Any = None, proper: bool = False, **options: Unpack[Options]
 ) -> Sensors:
     """Acceleration (3,) of the frame's origin relative to the reference frame, in its axes, m/s^2.
 
@@ -130,13 +138,17 @@ def frame_linear_acceleration(
     return _frame(model, kind, frame, reference, "linear_acceleration", options)
 
 
-def frame_angular_acceleration(model: Model, frame: Any, reference: Any = None, **options: Unpack[Options]) -> Sensors:
+def frame_angular_acceleration(
+    model: Model | Mechanism, frame: Any, reference: Any = None, **options: Unpack[Options]
+) -> Sensors:
     """Derivative (3,) of `frame_angular_velocity`, in the axes of the reference frame, rad/s^2."""
     return _frame(model, frames.ANGULAR_ACCELERATION, frame, reference, "angular_acceleration", options)
 
 
 # ---- what is beyond a frame
-def _subtree(model: Model, kind: Kind, frame: Any, beyond: Beyond | None, suffix: str, options: Options) -> Sensors:
+def _subtree(
+    model: Model | Mechanism, kind: Kind, frame: Any, beyond: Beyond | None, suffix: str, options: Options
+) -> Sensors:
     model = checked_model(model, leaves=True)
     body, offset = located(model, frame)
     if body < 0 and beyond is None:
@@ -146,7 +158,7 @@ def _subtree(model: Model, kind: Kind, frame: Any, beyond: Beyond | None, suffix
     return made(model, group, [f"{label(frame)}_{suffix}"], options)
 
 
-def force(model: Model, frame: Any, beyond: Beyond | None = None, **options: Unpack[Options]) -> Sensors:
+def force(model: Model | Mechanism, frame: Any, beyond: Beyond | None = None, **options: Unpack[Options]) -> Sensors:
     """Force (3,) that a joint transmits to the bodies beyond it, in the axes of the frame, N.
 
     It is the force of the parent on the child, as in MuJoCo's force sensor: upwards at rest. Without `beyond` the joint
@@ -158,7 +170,7 @@ def force(model: Model, frame: Any, beyond: Beyond | None = None, **options: Unp
     return _subtree(model, subtrees.FORCE, frame, beyond, "force", options)
 
 
-def torque(model: Model, frame: Any, beyond: Beyond | None = None, **options: Unpack[Options]) -> Sensors:
+def torque(model: Model | Mechanism, frame: Any, beyond: Beyond | None = None, **options: Unpack[Options]) -> Sensors:
     """Torque (3,) about the frame's origin that a joint transmits to the bodies beyond it, in the frame, N m.
 
     See `force`. The component along the axis of the joint is the torque of its actuator, damping and armature.
@@ -167,21 +179,21 @@ def torque(model: Model, frame: Any, beyond: Beyond | None = None, **options: Un
 
 
 def subtree_center_of_mass(
-    model: Model, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
+    model: Model | Mechanism, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
 ) -> Sensors:
     """Center of mass (3,) of a body and all bodies beyond it, world, m. beyond: as in `force`."""
     return _subtree(model, subtrees.CENTER_OF_MASS, body, beyond, "center_of_mass", options)
 
 
 def subtree_linear_velocity(
-    model: Model, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
+    model: Model | Mechanism, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
 ) -> Sensors:
     """Velocity (3,) of the center of mass of a body and all bodies beyond it, world, m/s. beyond: as in `force`."""
     return _subtree(model, subtrees.LINEAR_VELOCITY, body, beyond, "subtree_velocity", options)
 
 
 def subtree_angular_momentum(
-    model: Model, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
+    model: Model | Mechanism, body: Any, beyond: Beyond | None = None, **options: Unpack[Options]
 ) -> Sensors:
     """Angular momentum (3,) of a body and all bodies beyond it about their center of mass, world axes, kg m^2/s.
 
@@ -192,7 +204,7 @@ def subtree_angular_momentum(
 
 # ---- contact
 def touch(
-    model: Model,
+    model: Model | Mechanism,
     frame: Any,
     links: str | Sequence[str] | None = None,
     zone: tuple[str, Any] | None = None,
@@ -221,7 +233,7 @@ def touch(
 
 
 def contact_count(
-    model: Model,
+    model: Model | Mechanism,
     links: str | Sequence[str],
     others: str | Sequence[str | None] | None = None,
     **options: Unpack[Options],

@@ -124,7 +124,7 @@ class Sensors:
         levels = {name: jnp.concatenate([getattr(self, name), getattr(other, name)]) for name in LEVELS}
         return Sensors(self.model, self.names + other.names, tuple(groups), order, **levels)
 
-    def for_model(self, model: Model) -> "Sensors":
+    def for_model(self, model: Model | Mechanism) -> "Sensors":
         """The same sensors on another model with the same tree; they use its masses and lengths."""
         model = checked_model(model, leaves=True)
         if model.tree != self.model.tree:

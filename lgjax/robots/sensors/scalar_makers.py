@@ -13,7 +13,7 @@ from lgjax.dynamics.forces import Force
 from lgjax.dynamics.joint_parameters import scalars_of
 from lgjax.dynamics.transmissions import Transmissions
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
 from lgjax.robots.sensors import scalars
@@ -29,7 +29,7 @@ def _several(what: str, given: Any) -> tuple[str, ...] | None:
     return None if given is None else (given,) if isinstance(given, str) else checks.names(what, given)
 
 
-def _scalars(model: Model, kind: Kind, joints: Joints, suffix: str, read: str, options: Options) -> Sensors:
+def _scalars(model: Model | Mechanism, kind: Kind, joints: Joints, suffix: str, read: str, options: Options) -> Sensors:
     """read: whether the entries are coordinates "q", velocities "v", or both."""
     model = checked_model(model, leaves=True)
     chosen = _several("joints", joints)
@@ -43,47 +43,47 @@ def _scalars(model: Model, kind: Kind, joints: Joints, suffix: str, read: str, o
 
 
 # ---- joints
-def joint_position(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
+def joint_position(model: Model | Mechanism, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
     """Coordinates () of joints, rad or m: one sensor for each scalar coordinate."""
     return _scalars(model, scalars.JOINT_POSITION, joints, "position", "q", options)
 
 
-def joint_velocity(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
+def joint_velocity(model: Model | Mechanism, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
     """Velocities () of joints, rad/s or m/s: one sensor for each scalar coordinate."""
     return _scalars(model, scalars.JOINT_VELOCITY, joints, "velocity", "v", options)
 
 
-def joint_actuator_force(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
+def joint_actuator_force(model: Model | Mechanism, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
     """Generalized forces () of all actuators at joints, N m or N: entries of `Instant.actuator_torque`."""
     return _scalars(model, scalars.JOINT_ACTUATOR_FORCE, joints, "actuator_force", "v", options)
 
 
-def joint_limit_position(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
+def joint_limit_position(model: Model | Mechanism, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
     """Distances () to the limit that a joint has passed, rad or m, negative; 0 within the limits."""
     return _scalars(model, scalars.LIMIT_POSITION, joints, "limit_position", "q", options)
 
 
-def joint_limit_velocity(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
+def joint_limit_velocity(model: Model | Mechanism, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
     """Rates () of `joint_limit_position`, rad/s or m/s: positive on the way back; 0 within the limits."""
     return _scalars(model, scalars.LIMIT_VELOCITY, joints, "limit_velocity", "qv", options)
 
 
-def joint_limit_force(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
+def joint_limit_force(model: Model | Mechanism, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
     """Magnitudes () of the generalized forces of joint limits, N m or N: entries of `Instant.limit_force`."""
     return _scalars(model, scalars.LIMIT_FORCE, joints, "limit_force", "v", options)
 
 
-def ball_orientation(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
+def ball_orientation(model: Model | Mechanism, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
     """Rotations of spherical joints, child to parent: unit quaternions wxyz (4,), w >= 0."""
     return _balls(model, scalars.BALL_ORIENTATION, joints, "orientation", options)
 
 
-def ball_velocity(model: Model, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
+def ball_velocity(model: Model | Mechanism, joints: Joints = None, **options: Unpack[Options]) -> Sensors:
     """Angular velocities (3,) of spherical joints, in the frame of the child, rad/s."""
     return _balls(model, scalars.BALL_VELOCITY, joints, "velocity", options)
 
 
-def _balls(model: Model, kind: Kind, joints: Joints, suffix: str, options: Options) -> Sensors:
+def _balls(model: Model | Mechanism, kind: Kind, joints: Joints, suffix: str, options: Options) -> Sensors:
     model = checked_model(model, leaves=True)
     tree, chosen = model.tree, _several("joints", joints)
     known = {name: k for k, name in enumerate(tree.joint_names) if tree.kinds[k].coordinates == "ball_rotations"}
@@ -99,7 +99,7 @@ def _balls(model: Model, kind: Kind, joints: Joints, suffix: str, options: Optio
 
 
 # ---- tendons and actuators
-def length(model: Model, transmissions: Any, which: Any = None, **options: Unpack[Options]) -> Sensors:
+def length(model: Model | Mechanism, transmissions: Any, which: Any = None, **options: Unpack[Options]) -> Sensors:
     """Lengths () of tendons or of the transmissions of actuators, m or rad.
 
     transmissions: `lgjax.actuators.Transmissions`, or `Actuators` for theirs. which: indices, or names of actuators;
@@ -108,12 +108,14 @@ def length(model: Model, transmissions: Any, which: Any = None, **options: Unpac
     return _lengths(model, scalars.LENGTH, transmissions, which, "position", options)
 
 
-def length_rate(model: Model, transmissions: Any, which: Any = None, **options: Unpack[Options]) -> Sensors:
+def length_rate(model: Model | Mechanism, transmissions: Any, which: Any = None, **options: Unpack[Options]) -> Sensors:
     """Rates () of change of `length`, m/s or rad/s."""
     return _lengths(model, scalars.LENGTH_RATE, transmissions, which, "velocity", options)
 
 
-def _lengths(model: Model, kind: Kind, transmissions: Any, which: Any, suffix: str, options: Options) -> Sensors:
+def _lengths(
+    model: Model | Mechanism, kind: Kind, transmissions: Any, which: Any, suffix: str, options: Options
+) -> Sensors:
     model = checked_model(model, leaves=True)
     found = checks.of_kind("transmissions", getattr(transmissions, "transmission", transmissions), Transmissions)
     names = tuple(getattr(transmissions, "names", [f"length[{k}]" for k in range(len(found))]))
@@ -124,7 +126,7 @@ def _lengths(model: Model, kind: Kind, transmissions: Any, which: Any, suffix: s
 
 
 def actuator_force(
-    model: Model, actuators: Any, which: Any = None, total: bool = False, **options: Unpack[Options]
+    model: Model | Mechanism, actuators: Any, which: Any = None, total: bool = False, **options: Unpack[Options]
 ) -> Sensors:
     """Forces () of actuators, N or N m: entries of `Instant.actuator_force`.
 
@@ -152,13 +154,13 @@ def _chosen(what: str, given: Any, names: tuple[str, ...]) -> tuple[int, ...]:
 
 
 # ---- the whole
-def clock(model: Model, **options: Unpack[Options]) -> Sensors:
+def clock(model: Model | Mechanism, **options: Unpack[Options]) -> Sensors:
     """Time (), s."""
     return made(checked_model(model, leaves=True), Entries(scalars.CLOCK, ((),)), ["clock"], options)
 
 
 def potential_energy(
-    model: Model, forces: Force | None = None, offset: Any = 0.0, **options: Unpack[Options]
+    model: Model | Mechanism, forces: Force | None = None, offset: Any = 0.0, **options: Unpack[Options]
 ) -> Sensors:
     """Potential energy () of gravity and of `forces` such as springs, J, plus `offset`.
 
@@ -171,7 +173,7 @@ def potential_energy(
     return made(model, Energies(scalars.POTENTIAL_ENERGY, offset, (forces,)), ["potential_energy"], options)
 
 
-def kinetic_energy(model: Model, **options: Unpack[Options]) -> Sensors:
+def kinetic_energy(model: Model | Mechanism, **options: Unpack[Options]) -> Sensors:
     """Kinetic energy (), J, including that of the armature."""
     model = checked_model(model, leaves=True)
     none = jnp.zeros(1, model.dtype)

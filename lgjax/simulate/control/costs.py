@@ -22,9 +22,9 @@ from lgjax.dynamics.kinematics import frame_pose
 from lgjax.groups import se3
 from lgjax.groups.arguments import Fields, checked
 from lgjax.groups.se3 import Pose
-from lgjax.multibody.arguments import checked_configuration
+from lgjax.multibody.arguments import checked_configuration, checked_model
 from lgjax.multibody.configuration import Configuration, displacement
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
@@ -234,13 +234,14 @@ def _weights(weights: ArrayLike, count: int, dtype: Any) -> Array:
     return checks.array("weights", weights, (count,), dtype)
 
 
-def frame(model: Model, name: str, target: Pose, weights: ArrayLike = 1.0) -> Cost:
+def frame(model: Model | Mechanism, name: str, target: Pose, weights: ArrayLike = 1.0) -> Cost:
     """½ |weights * log(target^-1 T_world_frame)|² of the pose of a named frame.
 
     target: where the frame is to be, T_world_target, a `Pose`. weights: one number or (6,), rad^-1 and m^-1, angular
     first, in the axes of the target. For mechanisms, with states (q, v); running or terminal.
     Raises ValueError for an unknown name. Source: [sola2018] section 4.
     """
+    model = checked_model(model)
     path = _path(model.tree, carrier(model, name)[0])
     if type(target) is tuple and len(target) == 2:
         target = Pose(*target)
@@ -260,12 +261,13 @@ def _pose_jacobian(model: Model, name: str, target: Pose, system: Any, state: An
     return r, product(bent, jacobian(model, state[0], name))
 
 
-def frame_position(model: Model, name: str, target: ArrayLike, weights: ArrayLike = 1.0) -> Cost:
+def frame_position(model: Model | Mechanism, name: str, target: ArrayLike, weights: ArrayLike = 1.0) -> Cost:
     """½ |weights * (position - target)|² of the origin of a named frame.
 
     target: (3,) m, world frame. weights: one number or (3,), m^-1. For mechanisms, with states (q, v).
     Raises ValueError for an unknown name.
     """
+    model = checked_model(model)
     path = _path(model.tree, carrier(model, name)[0])
     goal = checks.array("target", target, (3,), model.dtype)
     miss, jacobian = partial(_place_miss, model, name, goal), partial(_place_jacobian, model, name, goal)
@@ -281,12 +283,13 @@ def _place_jacobian(model: Model, name: str, goal: Array, system: Any, state: An
     return _place_miss(model, name, goal, state), sm.matmul(rotation, jacobian(model, state[0], name)[3:])
 
 
-def momentum(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
+def momentum(model: Model | Mechanism, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
     """½ |weights * (momentum - target)|² of the total momentum (6,), angular first, about the world's origin.
 
     target: a number or (6,), kg m²/s and kg m/s, world axes. weights: one number or (6,), one over these units. For
     mechanisms, with states (q, v).
     """
+    model = checked_model(model)
     goal, weights = checks.array("target", target, (6,), model.dtype), _weights(weights, 6, model.dtype)
     return LeastSquares(partial(_momentum_miss, model, goal, weights))
 
@@ -296,12 +299,13 @@ def _momentum_miss(model: Model, goal: Array, weights: Array, *args: Any) -> Arr
     return weights * (momentum_of(model, q, v) - goal)
 
 
-def state(model: Model, target: Any, weights: ArrayLike = 1.0) -> Cost:
+def state(model: Model | Mechanism, target: Any, weights: ArrayLike = 1.0) -> Cost:
     """½ |weights * [difference(model, target q, q), v - target v]|² of states (q, v).
 
     target: a state (q, v). weights: one number or (2 nv,), those of the body-frame displacement (rad, m) first, then of
     the velocity (rad/s, m/s).
     """
+    model = checked_model(model)
     weights = _weights(weights, 2 * model.nv, model.dtype)
     if not isinstance(target, tuple) or len(target) != 2:
         raise TypeError(f"target must be a state (q, v), got {checks.shown(target)}")
@@ -331,12 +335,13 @@ def control(target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
     return _Effort(fixed("target", target), fixed("weights", weights))
 
 
-def forces(model: Model, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
+def forces(model: Model | Mechanism, target: ArrayLike = 0.0, weights: ArrayLike = 1.0) -> Cost:
     """½ |weights (forces - target)|² of the generalized forces (nv,), of `ControlSystem.of_accelerations`, running.
 
     target: one number or (nv,), N m and N. weights: one number, (nv,), or a matrix (k, nv) that takes forces to what
     is weighed, such as the thrusts of propellers.
     """
+    model = checked_model(model)
     goal = checks.array("target", target, (model.nv,), model.dtype)
     weights = checks.floats("weights", weights, (model.nv,), model.dtype)
     if weights.ndim < 2:

@@ -17,7 +17,7 @@ from lgjax.groups.homogeneous_space import HomogeneousSpace, left_translation, r
 from lgjax.integrators import RK4, MuntheKaas
 from lgjax.integrators.field import state_dtype
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.numerics.records import Made, makes
 from lgjax.numerics.status import NOT_FINITE, UNCHANGED, Flags
@@ -148,7 +148,7 @@ class ControlSystem(Made):
 
     @classmethod
     @makes
-    def of_accelerations(cls, model: Model, dt: float) -> ControlSystem:
+    def of_accelerations(cls, model: Model | Mechanism, dt: float) -> ControlSystem:
         """A mechanism with states (q, v) and its accelerations vdot (nv,) as controls, in steps of SemiImplicitEuler.
 
         Motions are those of `of_model(model, dt, method=SemiImplicitEuler())` with forces on all velocities: the forces

@@ -87,14 +87,14 @@ class MotionRecord:
     """Configurations after steps of dt seconds from a known state, each with a command that is held.
 
     start: (q, v) at the beginning. command: (T, nv), of a robot (T, n), controls of its actuators, which begin with
-    activations and earlier controls of zero. q: Configuration (T,), measured after each step. sigma: (nv,) or a
-    number, standard deviation of the body-frame displacement of q, rad and m. v: (T, nv), measured too, or None;
-    sigma_v: of v. method: its steps, `substeps` for each command.
+    activations and earlier controls of zero. q: Configuration (T,), measured after each step; None serves `predicted`.
+    sigma: (nv,) or a number, standard deviation of the body-frame displacement of q, rad and m. v: (T, nv), measured
+    too, or None; sigma_v: of v. method: its steps, `substeps` for each command.
     """
 
     start: tuple[Configuration, Array]
     command: Array
-    q: Configuration
+    q: Configuration | None
     dt: ArrayLike
     sigma: ArrayLike
     v: Array | None = None

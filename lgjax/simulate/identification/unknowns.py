@@ -23,7 +23,7 @@ from lgjax.dynamics.inertial_parameters import (
 from lgjax.dynamics.joint_parameters import coordinates_of
 from lgjax.groups import se3
 from lgjax.multibody.arguments import checked_model
-from lgjax.multibody.model import Model
+from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
 from lgjax.robots.actuators import Actuators
@@ -71,7 +71,7 @@ def _both(first: Unknowns, second: Unknowns, plant: Plant, x: Array) -> Plant:
 
 
 # ---- inertias
-def masses(model: Model, bodies: Sequence[str] | None = None) -> Unknowns:
+def masses(model: Model | Mechanism, bodies: Sequence[str] | None = None) -> Unknowns:
     """Logarithms of the factors by which bodies are denser than guessed; bodies None takes all."""
     model = checked_model(model)
     index = _bodies(model, bodies)
@@ -83,7 +83,7 @@ def _denser(index: np.ndarray, plant: Plant, x: Array) -> Plant:
     return plant._replace(model=plant.model.replace(inertias=plant.model.inertias.scaled(factor)))
 
 
-def inertias(model: Model, bodies: Sequence[str] | None = None, physical: bool = True) -> Unknowns:
+def inertias(model: Model | Mechanism, bodies: Sequence[str] | None = None, physical: bool = True) -> Unknowns:
     """Ten inertial parameters of each body, as changes of `log_cholesky`, in which every body can exist.
 
     physical=False: changes of `inertial_parameters` themselves, in which torques are linear.
@@ -105,22 +105,22 @@ def _other_inertias(rows: np.ndarray, physical: bool, plant: Plant, x: Array) ->
 
 
 # ---- joints and drives
-def viscous(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
+def viscous(model: Model | Mechanism, joints: Sequence[str] | None = None) -> Unknowns:
     """Changes of `Model.damping`, N m s/rad or N s/m; joints None takes all but the free ones."""
     return _of_joints(model, joints, "damping")
 
 
-def coulomb(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
+def coulomb(model: Model | Mechanism, joints: Sequence[str] | None = None) -> Unknowns:
     """Changes of the dry friction `Model.friction`, N m or N."""
     return _of_joints(model, joints, "friction")
 
 
-def armature(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
+def armature(model: Model | Mechanism, joints: Sequence[str] | None = None) -> Unknowns:
     """Changes of `Model.armature`, kg m^2 or kg."""
     return _of_joints(model, joints, "armature")
 
 
-def gear(model: Model, joints: Sequence[str] | None = None) -> Unknowns:
+def gear(model: Model | Mechanism, joints: Sequence[str] | None = None) -> Unknowns:
     """Changes of `Plant.gear`; records of torques do not see a gear whose guess is 0."""
     names, index = coordinates_of(model, joints)
     return Unknowns(tuple(f"gear of {name}" for name in names), partial(_other_gear, np.asarray(index)))
@@ -130,7 +130,7 @@ def _other_gear(index: np.ndarray, plant: Plant, x: Array) -> Plant:
     return plant._replace(gear=plant.gear.at[index].add(x))
 
 
-def _of_joints(model: Model, joints: Sequence[str] | None, leaf: str) -> Unknowns:
+def _of_joints(model: Model | Mechanism, joints: Sequence[str] | None, leaf: str) -> Unknowns:
     names, index = coordinates_of(model, joints)
     return Unknowns(tuple(f"{leaf} of {name}" for name in names), partial(_other_joints, leaf, np.asarray(index)))
 
@@ -202,14 +202,14 @@ def _later(actuators: Actuators, x: Array) -> dict[str, Array]:
 
 
 # ---- frames
-def placements(model: Model, bodies: Sequence[str] | None = None) -> Unknowns:
+def placements(model: Model | Mechanism, bodies: Sequence[str] | None = None) -> Unknowns:
     """Small displacements of joints on their parents, as twists (6,) in the joint frame, rad and m."""
     model = checked_model(model)
     index = _bodies(model, bodies)
     return _displaced("placements", model.body_names, index)
 
 
-def frames(model: Model, names: Sequence[str]) -> Unknowns:
+def frames(model: Model | Mechanism, names: Sequence[str]) -> Unknowns:
     """Small displacements of named frames, of sensors for instance, as twists (6,) in the frame, rad and m."""
     model = checked_model(model)
     known = [name for name, _ in model.tree.frames]
@@ -232,7 +232,7 @@ def _other_places(leaf: str, index: np.ndarray, plant: Plant, x: Array) -> Plant
     return plant._replace(model=plant.model.replace(**{leaf: changed}))
 
 
-def _bodies(model: Model, bodies: Sequence[Any] | None) -> np.ndarray:
+def _bodies(model: Model | Mechanism, bodies: Sequence[Any] | None) -> np.ndarray:
     model = checked_model(model)
     if isinstance(bodies, str) or not isinstance(bodies, Sequence | None):
         raise TypeError(f"bodies must be a list of names, got {checks.shown(bodies)}")

@@ -101,7 +101,7 @@ def backward(
     parts: those that nothing couples, all of them or none. Where the Hessian of a step is not positive definite,
     feedforward, feedback, slope and curvature of its part are NaN, at that step and all earlier ones.
     """
-    step = batched(partial(_step, boxed=boxed, parts=parts))
+    step: Callable[..., Any] = batched(partial(_step, boxed=boxed, parts=parts))
     before = lambda values, inputs: step(values, *inputs, regularization)
     values, found = jax.lax.scan(before, _first_values(last, parts), (expansion, below, above), reverse=True)
     return _regulator(values, found)

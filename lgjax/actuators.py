@@ -1,0 +1,3 @@
+"""`lgjax.actuators` for type checkers. Python does not read this file: `lgjax/__init__.py` says why."""
+
+from lgjax.robots.actuators import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""`lgjax.centroidal` for type checkers. Python does not read this file: `lgjax/__init__.py` says why."""
+
+from lgjax.dynamics.centroidal import *  # noqa: F403

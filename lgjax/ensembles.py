@@ -1,0 +1,3 @@
+"""`lgjax.ensembles` for type checkers. Python does not read this file: `lgjax/__init__.py` says why."""
+
+from lgjax.simulate.ensemble import *  # noqa: F403
