@@ -12,9 +12,11 @@ import numpy as np
 
 from lgjax.multibody.importers.source import require
 from lgjax.numerics import checks
-from lgjax.view.scene import Part, Scene, bounds, colors, quaternions
+from lgjax.view.scene import Part, Scene, colors, quaternions, reached
 
 TRAIL = 60  # segments of a trail
+FOV = 0.9  # rad, vertical, or horizontal in a narrow window
+MARGIN = 1.1  # of a narrow window beside the scene
 FAR = 200.0  # how far the camera sees, in sizes of the scene
 
 
@@ -64,7 +66,8 @@ class Drawing:
         self.world = server.scene.add_frame("/world", show_axes=False)
         self._nodes: dict[str, Any] = {}
         self._drawn: dict[str, bytes] = {}
-        self.low, self.high = bounds(scene, start_only=follow)
+        points = reached(scene, start_only=follow)
+        self.low, self.high = points.min(0), points.max(0)
         self.size = float(np.linalg.norm(self.high - self.low)) / 2
         self._add_ground()
         for i, part in enumerate(scene.scenery):
@@ -73,7 +76,7 @@ class Drawing:
             self._add_part(f"{i}", part)
         self._add_lines(trail)
         self._add_labels(labels)
-        self._place_camera()
+        self.tangents = self._place_camera(points)
         self.show(0)
 
     def _add_part(self, name: str, part: Part) -> None:
@@ -135,7 +138,8 @@ class Drawing:
             for body, name in enumerate(self.scene.body_names):
                 self._nodes[f"name {body}"] = add(f"/world/names/{name}", name, font_screen_scale=0.7)
 
-    def _place_camera(self) -> None:
+    def _place_camera(self, points: np.ndarray) -> tuple[float, float]:
+        """Place the camera; the tangents of half the vertical and half the horizontal angle that it has to see."""
         size = self.size
         # Steeper over many systems, so that they do not hide one another; a little to the left of the panels.
         alone = self.scene.systems == 1
@@ -144,9 +148,18 @@ class Drawing:
         middle = (self.low + self.high) / 2 + 0.3 * size * np.array([-view[1], view[0], 0.0])
         camera = self.server.initial_camera
         camera.near, camera.far = 0.005 * size, FAR * size
-        camera.fov = 0.9
+        camera.fov = FOV
         camera.look_at = tuple(middle)
-        camera.position = tuple(middle + (2.4 if alone else 1.9) * size * view)
+        position = middle + (2.4 if alone else 1.9) * size * view
+        camera.position = tuple(position)
+        right = np.array([-view[1], view[0], 0.0]) / np.hypot(*view[:2])
+        aside, ahead = (points - position) @ right, (position - points) @ view
+        return float(np.tan(FOV / 2)), MARGIN * float(np.max(np.abs(aside) / ahead))
+
+    def field_of_view(self, aspect: float) -> float:
+        """The vertical angle, rad, at which a window of this width by height shows the scene whole."""
+        tall, wide = self.tangents
+        return 2 * float(np.arctan(max(tall, wide / aspect)))
 
     def show(self, index: int) -> None:
         """Move everything to time `index` of the scene."""

@@ -33,6 +33,7 @@ class Viewer:
         try:
             self.drawing = Drawing(self.server, scene, **drawn)
             self._add_controls(model)
+            self.server.on_client_connect(lambda client: client.camera.on_update(self._fit))
         except BaseException:
             stop(self.server)
             raise
@@ -123,6 +124,12 @@ class Viewer:
         scene = finished(scene._replace(parts=self.scene.parts), 0, 0.0, self.scene.ground)
         with self._lock:
             self.drawing.move(scene)
+
+    def _fit(self, camera: Any) -> None:
+        """Show the scene whole in a window of any shape."""
+        wanted = self.drawing.field_of_view(float(camera.aspect))
+        if abs(camera.fov - wanted) > 1e-3:
+            camera.fov = wanted
 
     def _draw(self, t: float) -> None:
         """Draw the saved state next to time t."""

@@ -13,6 +13,7 @@ from lgjax.view.drawing import Drawing, stop, viser_server
 from lgjax.view.scene import Scene
 
 PANEL = Path(__file__).with_name("panel.html")
+WINDOW = Path(__file__).with_name("window.html")
 PAUSE = 0.5  # s, at the end, before the recording begins again
 
 
@@ -33,9 +34,10 @@ def page(scene: Scene, speed: float, **drawn: Any) -> str:
         text = recording.as_html()
     finally:
         stop(server)
-    return text.replace("<title>Viser</title>", f"<title>{html.escape(scene.name)}</title>").replace(
-        "</body>", _panel(scene, drawing.highlight, speed) + "</body>"
-    )
+    window = WINDOW.read_text(encoding="utf-8").replace("TANGENTS", json.dumps(drawing.tangents))
+    text = text.replace("<title>Viser</title>", f"<title>{html.escape(scene.name)}</title>")
+    text = text.replace("</head>", window + "</head>", 1)
+    return text.replace("</body>", _panel(scene, drawing.highlight, speed) + "</body>")
 
 
 class Inline:

@@ -142,12 +142,11 @@ def _lowest(scene: Scene) -> float:
     return float(min(heights))
 
 
-def bounds(scene: Scene, start_only: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Corners (3,) of the box in which all meshes of all systems stay, or are at the start."""
+def reached(scene: Scene, start_only: bool) -> np.ndarray:
+    """Corners (n, 3) of the boxes around all meshes of all systems, at some times or at the start."""
     if start_only:
         scene = scene._replace(ts=scene.ts[:1])
-    points = corners(scene).reshape(-1, 3)
-    return points.min(0), points.max(0)
+    return corners(scene).reshape(-1, 3)
 
 
 def _radius(scene: Scene) -> float:

@@ -17,7 +17,8 @@ from lgjax import collisions, maximal, shapes, systems
 from lgjax.cli import main
 from lgjax.view import geometry
 from lgjax.view.contacts import outlined, surface
-from lgjax.view.scene import quaternions
+from lgjax.view.drawing import Drawing, stop, viser_server
+from lgjax.view.scene import finished, quaternions
 from lgjax.view.sources import scene_of
 from tests.view.browser import opened, program
 from tests.view.recording import Recording
@@ -439,6 +440,7 @@ def test_a_browser_without_a_network_draws_the_page(tmp_path):
         for fraction in (0.02, 0.6):
             page.seek(fraction)
             pictures.append(page.picture())
+        page.value("document.querySelectorAll('#lgjax-panel details').forEach(box => { box.open = true; })")
         panel = page.value("document.getElementById('lgjax-panel').innerText")
         assert {request.split(":")[0] for request in page.requests} <= {"file", "data", "blob"}
         assert page.errors == []
@@ -449,6 +451,63 @@ def test_a_browser_without_a_network_draws_the_page(tmp_path):
     assert np.mean(np.abs(first - second).max(-1) > 0.1) > 0.01
     for picture in (first, second):
         assert np.mean(np.ptp(picture, axis=-1) > 0.04) > 1e-3
+
+
+@pytest.mark.parametrize("aspect", [0.3, 0.7, 1.0, 2.5])
+def test_windows_of_every_shape_show_the_whole_width_of_a_scene(chain, aspect):
+    """All vertices of all bodies, by the projection of a camera that looks at a point with z up."""
+    model, q = chain
+    scene = finished(scene_of(model, Moving(q), visuals=False), 0, 4.0, None)
+    server = viser_server()
+    try:
+        drawing, camera = Drawing(server, scene, 0, False, False, False), server.initial_camera
+    finally:
+        stop(server)
+    z = np.subtract(camera.position, camera.look_at)
+    x = np.cross([0.0, 0.0, 1.0], z)
+    turn = np.stack([x, np.cross(z, x), z]) / np.linalg.norm([x, np.cross(z, x), z], axis=1, keepdims=True)
+    focal = 1 / np.tan(drawing.field_of_view(aspect) / 2)
+    seen = []
+    for part in scene.parts:
+        place = np.einsum("tnij,vj->tnvi", scene.rotation[:, :, part.body], part.mesh.vertices)
+        points = (place + scene.position[:, :, part.body, None] - camera.position) @ turn.T
+        seen.append(np.max(np.abs(focal / aspect * points[..., 0] / -points[..., 2])))
+    assert 0.3 < max(seen) < 1 or aspect > 1
+    assert max(seen) < 1
+    assert drawing.field_of_view(aspect) >= 0.9
+
+
+def wait(page, dark: bool, within: str = "window"):
+    """Until the page, or the one in its frame, is dark or light on the screen."""
+    page.until(f"{within}.document.documentElement?.dataset.mantineColorScheme === '{'dark' if dark else 'light'}'")
+    page.until(f"!!{within}.document.querySelector('canvas')")
+    page._drawn(20)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(program() is None, reason="there is no Chromium")
+def test_a_page_is_dark_where_the_system_or_the_page_around_it_is(tmp_path):
+    model = lgjax.models.chain(2)
+    inside = lgjax.view.inline(model, lgjax.neutral(model))
+    alone, around = tmp_path / "alone.html", tmp_path / "around.html"
+    alone.write_text(inside.text)
+    around.write_text(f'<body data-theme="dark"><canvas></canvas>{inside._repr_html_()}</body>')
+    prefer = lambda page, value: page.call(
+        "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}]
+    )
+    with opened(alone, 400, 700) as page:
+        for value in ("dark", "light"):
+            prefer(page, value)
+            wait(page, value == "dark")
+            assert (np.mean(page.picture()) > 0.5) == (value == "light")
+            aspect, fov = page.value("(c => [c.aspect, c.fov])(__viserMutable.camera)")
+            assert (fov > 52) == (aspect < 0.7)  # 0.9 rad would cut the chain
+        assert page.errors == []
+    with opened(around, 700, 500) as page:
+        prefer(page, "light")
+        wait(page, True, "frames[0]")
+        page.value("document.body.dataset.theme = 'light'")
+        wait(page, False, "frames[0]")
 
 
 def test_times_rise_or_fall():
