@@ -4,7 +4,9 @@ Robots with friction and masses of their own, `plugs.walking_quadruped`, try act
 update collects steps of all robots, estimates advantages, and raises the clipped objective of proximal policy
 optimization by Adam, in minibatches; a `lax.scan` goes through the updates of a report.
 Goal: of new robots, 95 of 100 walk for 10 s without falling, at 0.5 m/s within 0.1 m/s on average.
-python examples/29_walk_by_ppo.py [--out walk.png] [--rough] [--updates 400]
+python examples/29_walk_by_ppo.py [--out walk.png] [--rough] [--updates 400] [--robots 1024]
+`train` takes other environments of `lgjax.plugs`, too. To import it, copy this file under a name such as ppo.py, as
+Python imports no name that begins with a digit.
 """
 
 import argparse
@@ -148,8 +150,12 @@ def trainer(env, params, optimizer):
 
 
 def train(env, params, updates, report):
-    """The trained agent, and the course: steps, seconds, mean rewards and falls per episode at each report."""
-    robots = len(params.contacts.friction)
+    """The trained agent, and the course: steps, seconds, mean rewards and falls per episode at each report.
+
+    env: an environment of `lgjax.plugs`. params: its parameters, arrays with a leading axis of robots. updates: how
+    many, `report` of them between two reports.
+    """
+    robots = len(jax.tree.leaves(params)[0])
     optimizer = optax.chain(
         optax.clip_by_global_norm(1.0),
         optax.adam(optax.linear_schedule(RATE, 0.1 * RATE, updates * EPOCHS * BATCHES)),
@@ -250,7 +256,8 @@ def figures(out, course, path, fell):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=400)
+    parser.add_argument("--robots", type=int, default=1024)
     parser.add_argument("--rough", action="store_true", help="train and test on height fields")
     parser.add_argument("--out", default="walk.png")
     given = parser.parse_args()
-    main(given.out, given.updates, rough=given.rough)
+    main(given.out, given.updates, given.robots, rough=given.rough)

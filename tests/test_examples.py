@@ -1,8 +1,14 @@
 """Every example runs and draws its plot, at a size that takes seconds."""
 
+import importlib
 import importlib.util
+import shutil
+import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import lgjax
@@ -49,14 +55,39 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example_draws_its_plot(example, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(example.parent))  # as when it is run as a script
+def loaded(example):
     spec = importlib.util.spec_from_file_location(f"example_{example.stem}", example)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_draws_its_plot(example, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(example.parent))  # as when it is run as a script
     picture = tmp_path / "plot.png"
-    module.main(str(picture), **SMALL.get(example.stem, {}))
+    loaded(example).main(str(picture), **SMALL.get(example.stem, {}))
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_copy_of_the_loop_of_ppo_trains_another_environment(tmp_path, monkeypatch):
+    """A pendulum that is paid for standing still, with dampings of its own in each of four copies."""
+    shutil.copy(EXAMPLES[0].parent / "29_walk_by_ppo.py", tmp_path / "ppo.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ppo = importlib.import_module("ppo")
+    monkeypatch.delitem(sys.modules, "ppo")
+    pendulum = lgjax.models.chain(1).astype(jnp.float32)
+    env = lgjax.plugs.Environment(
+        model=pendulum, dt=0.05, steps=20,
+        start=lambda key, model: (lgjax.random_configuration(key, model), jnp.ones(model.nv, model.dtype)),
+        observe=lambda model, q, v: jnp.concatenate([q.joints, v]), reward=lambda model, q, v, action: -jnp.sum(v**2),
+    )  # fmt: skip
+    dampings = jnp.linspace(0.1, 0.4, 4, dtype=jnp.float32)[:, None]
+    params = jax.vmap(lambda damping: pendulum.replace(damping=damping))(dampings)
+    with jax.numpy_dtype_promotion("standard"):  # as optax asks
+        agent, course = ppo.train(env, params, updates=2, report=1)
+    assert course["steps"].tolist() == [4 * ppo.HORIZON, 8 * ppo.HORIZON]
+    assert np.isfinite(course["reward"]).all()
+    assert ppo.output(agent.mean, jnp.zeros(2, jnp.float32)).shape == (1,)
