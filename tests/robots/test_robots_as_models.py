@@ -55,6 +55,12 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "sensors.force": lambda m: sensors.force(m, "trunk"),
     "sensors.joint_position": lambda m: sensors.joint_position(m, [HIP]),
     "sensors.potential_energy": sensors.potential_energy,
+    "random_configuration": lambda m: lgjax.random_configuration(jax.random.key(0), m),
+    "Contacts.none": lambda m: lgjax.Contacts.none(m),
+    "costs.frame": lambda m: control.costs.frame(m, "FL_foot", lgjax.Pose(np.eye(3), np.zeros(3)))((Q, V)),
+    "costs.frame_position": lambda m: control.costs.frame_position(m, "FL_foot", np.zeros(3))((Q, V)),
+    "costs.momentum": lambda m: control.costs.momentum(m)((Q, V)),
+    "costs.state": lambda m: control.costs.state(m, (Q, V), 2.0)((Q, 2 * V)),
     "idn.frames": lambda m: idn.frames(m, ["FL_foot"]).names,
 } | {f"idn.{name}": lambda m, name=name: getattr(idn, name)(m).names for name in
      ("armature", "coulomb", "gear", "inertias", "masses", "placements", "viscous")}  # fmt: skip
