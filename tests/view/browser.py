@@ -53,9 +53,18 @@ class Page:
 
     def until(self, expression: str, seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
-        while not self.value(expression):
+        while not self._now(expression):
             assert time.monotonic() < end, f"still not: {expression}"
             time.sleep(0.1)
+
+    def _now(self, expression: str):
+        """The value of an expression; None while the page loads again."""
+        try:
+            return self.value(expression)
+        except AssertionError as error:
+            if "navigated" not in str(error):
+                raise
+            return None
 
     def press(self, x: float, y: float) -> None:
         for kind in ("mousePressed", "mouseReleased"):
