@@ -57,8 +57,8 @@ class Contacts:
         restitution: coefficient in 0..1, one number or (n,). None means none, and saves time; 0 also keeps account of
             the energy, so that bodies in pairs that turn on each other gain none.
         smoothing: one number >= 0, m: the distance at which a rigid contact acts before it closes, so that gradients
-            see it. At this distance it carries the weight of the mass that it moves. 0 is the rigid law itself. Only
-            `TimeStepping` has it.
+            see it. At this distance it carries the weight of the mass that it moves. 0 is the rigid law itself, as is
+            None, which saves time. Only `TimeStepping` has it.
         joint_limits: whether the model's joint limits (`lower`, `upper`) are part of the rigid problem, True, False or
             a list of names of joints. True takes the joints that have finite limits when the contacts are made.
         joint_friction: the same for dry friction (`friction`). Both need no ground, and only `TimeStepping` has them.
@@ -80,7 +80,7 @@ class Contacts:
     def __init__(
         self, model: Model | Mechanism, ground: Ground | Sequence[Ground] = (),
         shapes: Mapping[str, Shape | Sequence[Shape]] | Sequence[str] | None = None,
-        pairs: Sequence[tuple[str, str]] = (), friction: Any = None, restitution: Any = None, smoothing: Any = 0.0,
+        pairs: Sequence[tuple[str, str]] = (), friction: Any = None, restitution: Any = None, smoothing: Any = None,
         joint_limits: bool | Sequence[str] = False, joint_friction: bool | Sequence[str] = False, points: int = 4,
         nearest: int | None = None,
     ):  # fmt: skip
@@ -119,9 +119,8 @@ class Contacts:
         found.grounds, found.corners, found.solids, found.segments, found.couples = (), None, (), None, ()
         found.names, found.links, found.corner_links, found.corner_counts, found.solid_links = (), (), (), (), ()
         found.limited, found.dry, found.nearest = (), (), None
-        dtype = checked_model(model).dtype
-        found.friction, found.smoothing = jnp.zeros(0, dtype), jnp.zeros((), dtype)
-        found.restitution = None
+        found.friction = jnp.zeros(0, checked_model(model).dtype)
+        found.restitution = found.smoothing = None
         return found
 
     # grounds: planes and height fields.  corners: Corners (k,), links of each in `corner_links`, how many each shape
@@ -151,8 +150,8 @@ class Contacts:
     def replace(self, **changes: Any) -> Contacts:
         """A copy with other friction, restitution, smoothing or grounds of the same kinds.
 
-        Nothing is compiled again, except for height fields of another size, and where restitution becomes None or
-        ceases to be. Raises TypeError or ValueError for other names or kinds of grounds, and for numbers that
+        Nothing is compiled again, except for height fields of another size, and where restitution or smoothing becomes
+        None or ceases to be. Raises TypeError or ValueError for other names or kinds of grounds, and for numbers that
         `Contacts` does not take.
         """
         unknown = set(changes) - {"friction", "restitution", "smoothing", "grounds"}
@@ -166,7 +165,7 @@ class Contacts:
                 if [type(x) for x in value] != [type(x) for x in old]:
                     raise ValueError(f"grounds are replaced by grounds of the same kinds, got {checks.shown(value)}")
             else:
-                shape = self.smoothing.shape if name == "smoothing" else self.friction.shape
+                shape = self.friction.shape[:-1] if name == "smoothing" else self.friction.shape
                 value = _law(name, value, shape, self.friction.dtype)
             setattr(copy, name, value)
         return copy
@@ -187,8 +186,8 @@ class Contacts:
 
 
 def _law(name: str, value: Any, shape: tuple[int, ...], dtype) -> Any:
-    """A checked number of the law of contact; None for no restitution."""
-    if name == "restitution" and value is None:
+    """A checked number of the law of contact; None for no restitution and no smoothing."""
+    if name != "friction" and value is None:
         return None
     what = f"{name} of the contacts"
     found = checks.array(what, value, shape, dtype)
@@ -207,8 +206,9 @@ def in_range(contacts: Contacts, model: Model) -> Array:
     at = lambda values, starts, bodies: values[np.asarray([starts[body] for body in bodies], int)]
     dry = at(model.friction, model.tree.v_start, contacts.dry)
     lower, upper = (at(x, model.tree.q_start, contacts.limited) for x in (model.lower, model.upper))
-    good = [x >= 0 for x in (dry, contacts.friction, contacts.smoothing)]
-    good += [x < jnp.inf for x in (contacts.friction, contacts.smoothing)]
+    finite = [contacts.friction] if contacts.smoothing is None else [contacts.friction, contacts.smoothing]
+    good = [x >= 0 for x in (dry, *finite)]
+    good += [x < jnp.inf for x in finite]
     if contacts.restitution is not None:
         good += [contacts.restitution >= 0, contacts.restitution <= 1]
     return jnp.all(jnp.concatenate([jnp.ravel(x) for x in (*good, lower <= upper)]))

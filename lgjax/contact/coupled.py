@@ -45,12 +45,12 @@ class Settings(NamedTuple):
 
 
 class Law(NamedTuple):
-    """What contacts obey in a step of h s. friction, restitution: (n,), see `Contacts`; smoothing: (), m."""
+    """What contacts obey in a step of h s. friction, restitution: (n,), see `Contacts`; smoothing: (), m, or None."""
 
     friction: Array
     restitution: Array | None
     h: Array
-    smoothing: Array
+    smoothing: Array | None
 
 
 class Task(NamedTuple):
@@ -134,7 +134,8 @@ def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -
     fastest = jnp.max(jnp.abs(u))
     gap = jnp.concatenate([points.gap, joints.gap])
     opens = -2 / law.h * jnp.maximum(gap, jnp.zeros_like(gap))
-    barrier = jnp.broadcast_to(2 * STANDARD_GRAVITY * law.smoothing, points.gap.shape)
+    smooth = law.smoothing
+    barrier = None if smooth is None else jnp.broadcast_to(2 * STANDARD_GRAVITY * smooth, points.gap.shape)
 
     def solve(allowed, guess, active):
         problem = ConeProblem(
@@ -266,7 +267,7 @@ def _lift(settings: Settings, G, operator: Factors, gap, guess, h, fastest) -> t
     none = jnp.zeros_like(gap)
     if not len(gap):
         return none, jnp.zeros((), gap.dtype)
-    problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), none[:0], None, operator)
+    problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), None, None, operator)
     deepest = -jnp.min(gap)
     inside = jax.lax.stop_gradient(deepest > 0)
     enough = ENOUGH * settings.limit * h

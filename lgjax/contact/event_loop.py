@@ -194,7 +194,9 @@ class System:
 
     def in_range(self) -> Array:
         """Whether traced numbers are those that known ones have to be, () bool."""
-        good = in_range(self.contacts, self.model) & (self.contacts.smoothing == 0)
+        good = in_range(self.contacts, self.model)
+        if self.contacts.smoothing is not None:
+            good = good & (self.contacts.smoothing == 0)
         for number in (self.dt, *self.tolerances):
             good = good & (number > 0) & (number < jnp.inf)
         return good

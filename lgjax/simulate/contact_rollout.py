@@ -175,8 +175,9 @@ def check_contacts(contacts: Any, method: Any, closed: Any, checkpoint: Any = No
             "rigid contacts take method=lgjax.contact.TimeStepping() or contact.EventDriven(), got "
             f"{method!r}; for compliant ones with any method add lgjax.forces.contact to the controller"
         )
-    if isinstance(method, EventDriven) and checks.known(contacts.smoothing) and float(contacts.smoothing) > 0:
-        raise ValueError(f"EventDriven takes contacts without smoothing, got {float(contacts.smoothing):g} m")
+    smoothing = contacts.smoothing
+    if isinstance(method, EventDriven) and smoothing is not None and checks.known(smoothing) and float(smoothing) > 0:
+        raise ValueError(f"EventDriven takes contacts without smoothing, got {float(smoothing):g} m")
     if isinstance(method, EventDriven) and (len(contacts.limited) or len(contacts.dry)):
         raise ValueError("EventDriven takes contacts without joint_limits and joint_friction; TimeStepping has both")
     if closed and isinstance(method, EventDriven):

@@ -1,6 +1,6 @@
 """Gaps, frames and velocities of contacts; shapes and grounds of all kinds; errors for bad input."""
 
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -117,9 +117,9 @@ def test_mjcf_geoms_that_collide_are_geometry_and_weigh_nothing():
     assert len(lgjax.Contacts(model, FLOOR)) == 8
 
 
-def one_foot(model):
+def one_foot(model, **law):
     """Contacts of one foot with the floor."""
-    return lgjax.Contacts(model, FLOOR, ["FL_foot"], restitution=0.5)
+    return lgjax.Contacts(model, FLOOR, ["FL_foot"], restitution=0.5, **law)
 
 
 def step_of(model, dt):
@@ -144,7 +144,7 @@ BAD = {
     "friction of the contacts must be numbers": lambda m: one_foot(m).replace(friction=None),
     "friction of the contacts has shape": lambda m: one_foot(m).replace(friction=[1.0, 2.0]),
     "restitution of the contacts must lie between 0 and 1, got": lambda m: one_foot(m).replace(restitution=2),
-    "smoothing of the contacts must be numbers": lambda m: one_foot(m).replace(smoothing=None),
+    "smoothing of the contacts must be numbers": lambda m: one_foot(m).replace(smoothing="little"),
     "dt must be positive and finite": lambda m: step_of(m, -1e-3),
     "dt must be positive": lambda m: step_of(m, 0.0),
     "dt is not positive": lambda m: roll_of(m, -1e-3, TimeStepping()),
@@ -223,8 +223,31 @@ def test_a_traced_time_step_that_is_not_positive_has_a_status():
     assert status(-1e-3) & lgjax.contact.ContactStatus.NOT_SOLVED
 
 
-def test_replacing_restitution_by_none_is_another_structure_and_a_number_is_not():
-    contacts = one_foot(lgjax.models.quadruped())
+def test_replacing_a_number_of_the_law_by_none_is_another_structure_and_another_number_is_not():
+    contacts = one_foot(lgjax.models.quadruped(), smoothing=0.0)
     structure = jax.tree.structure(contacts)
     assert jax.tree.structure(contacts.replace(restitution=0.1, friction=[0.2], smoothing=0.1)) == structure
     assert contacts.replace(restitution=None).restitution is None
+    assert contacts.replace(smoothing=None).smoothing is None
+    assert one_foot(lgjax.models.quadruped()).replace(smoothing=0.1).smoothing == 0.1
+
+
+def test_no_smoothing_is_smoothing_of_zero():
+    """In states and in their derivatives with respect to everything else."""
+    model = lgjax.models.quadruped()
+    random = np.random.default_rng(3)
+    q = lgjax.neutral(model)
+    q = q._replace(free_poses=q.free_poses._replace(translation=jnp.array([[0.0, 0.0, 0.28]])))
+    v = jnp.asarray(random.normal(size=18))
+
+    def cost(smoothing, v, friction, inertias):
+        feet = [f"{leg}_foot" for leg in ("FL", "FR", "RL", "RR")]
+        contacts = lgjax.Contacts(model, FLOOR, feet, friction=0.4, restitution=0.2, smoothing=smoothing)
+        own = model.replace(inertias=inertias)
+        step = lgjax.contact.contact_step(own, contacts.replace(friction=friction), q, v, jnp.zeros(18), 2e-2)
+        return jnp.sum(step.v**2), (step.impulse, step.status)
+
+    args = v, jnp.full(4, 0.4), model.inertias
+    found = [jax.jit(jax.value_and_grad(partial(cost, s), (0, 1, 2), has_aux=True))(*args) for s in (None, 0.0)]
+    assert np.any(found[0][0][1][0] > 0)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8), *found)

@@ -41,18 +41,22 @@ class _Scaled(NamedTuple):
     """A `ConeProblem` for the X of all contacts and the x of further rows, without units.
 
     Velocities are divided by the largest |b|, impulses by that over the mean diagonal of G. G: (n, n). b: (n,).
-    low, high: (r,). barrier: (k,). unit: (n,), what 1 stands for in each row, N s; 0 for what cannot be other than 0:
-    tangents without friction, and rows between bounds that are 0. factor: None or F (m, n) and the diagonal (n,) of
-    G = F^T F + diagonal.
+    low, high: (r,). barrier: (k,) or None. unit: (n,), what 1 stands for in each row, N s; 0 for what cannot be other
+    than 0: tangents without friction, and rows between bounds that are 0. factor: None or F (m, n) and the diagonal
+    (n,) of G = F^T F + diagonal.
     """
 
     G: Array
     b: Array
     low: Array
     high: Array
-    barrier: Array
+    barrier: Array | None
     unit: Array
     factor: tuple[Array, Array] | None
+
+    @property
+    def contacts(self) -> int:
+        return (len(self.b) - len(self.low)) // 3
 
 
 class _Point(NamedTuple):
@@ -85,8 +89,9 @@ def _scaled(p: ConeProblem) -> _Scaled:
     normal, tangent = 1 / jnp.maximum(friction, like), jnp.minimum(friction, like)
     contacts = jnp.stack([normal, tangent, tangent], 1).reshape(3 * k)
     scale = jnp.concatenate([contacts, (p.high > p.low).astype(like.dtype)])
-    own = p.G[np.arange(0, 3 * k, 3), np.arange(0, 3 * k, 3)]
-    G, barrier = p.G / stiff * scale[:, None] * scale, p.barrier / (own * size * fast)
+    G, barrier = p.G / stiff * scale[:, None] * scale, None
+    if p.barrier is not None:
+        barrier = p.barrier / (diagonal(p.G)[: 3 * k : 3] * size * fast)
     factor = None if p.factor is None else (p.factor[0] / jnp.sqrt(stiff) * scale, p.factor[1] / stiff * scale * scale)
     return _Scaled(G, p.b / fast * scale, p.low / size, p.high / size, barrier, scale * size, factor)
 
@@ -94,7 +99,7 @@ def _scaled(p: ConeProblem) -> _Scaled:
 @jax.jit
 def _middle(s: _Scaled) -> _Point:
     """The point from which the method starts."""
-    k = len(s.barrier)
+    k = s.contacts
     tips = jnp.zeros((k, 3), s.b.dtype).at[:, 0].set(1)
     one, none = jnp.ones_like(s.low), jnp.zeros_like(s.low)
     below, above = jnp.isfinite(s.low), jnp.isfinite(s.high)
@@ -107,7 +112,7 @@ def _middle(s: _Scaled) -> _Point:
 @jax.jit
 def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     """The next point: a step of Newton's method, as far as the cones allow."""
-    k = len(s.barrier)
+    k = s.contacts
     x, none = z.x[: 3 * k].reshape(z.w.shape), jnp.zeros_like(z.lower)
     has_lower, has_upper = z.lower > 0, z.upper > 0
     below = jnp.where(has_lower, z.x[3 * k :] - s.low, 1)
@@ -150,6 +155,8 @@ def _velocities(s: _Scaled, z: _Point, coupling: Array) -> tuple[Callable, Array
     slide = jnp.sqrt(square)
     slope = coupling * w.at[:, 0].set(0) / jnp.where(square > 0, slide, 1)[:, None]
     sliding = lambda a: a.at[:, 0].add(_product(slope, a)[:, 0])
+    if s.barrier is None:
+        return sliding, jnp.zeros_like(w), sliding((u - w).at[:, 0].add(slide))
     soft = jnp.zeros_like(w).at[:, 0].set(s.barrier / x[:, 0] ** 2)
     return sliding, soft, sliding((u - w).at[:, 0].add(slide - s.barrier / x[:, 0]))
 
@@ -159,7 +166,7 @@ def _solve(s: _Scaled, through: Callable, blocks: Array, own: Array, right: Arra
 
     With a factor the system is one for F dx, with fewer unknowns (Woodbury's formula), whose round-off is corrected.
     """
-    k, n = len(s.barrier), len(s.b)
+    k, n = s.contacts, len(s.b)
     whole = lambda a: jnp.concatenate([through(a).reshape(3 * k, a.shape[1]), a[3 * k :]])
     if s.factor is None:
         matrix = plus_diagonal(plus_blocks(whole(s.G), blocks), jnp.concatenate([jnp.zeros_like(right[: 3 * k]), own]))
@@ -209,7 +216,7 @@ def _arrow(w: Array) -> Array:
 @jax.jit
 def _rows(s: _Scaled, z: _Point, own: Array, force: Array) -> tuple[Array, Array]:
     """Terms of further rows: addition to the diagonal of G and right side (r,), from those of bounds."""
-    first = 3 * len(s.barrier)
+    first = 3 * s.contacts
     held, u = s.unit[first:] == 0, _times(s, z.x) + s.b
     return own + held.astype(own.dtype), jnp.where(held, 0, force - u[first:])
 

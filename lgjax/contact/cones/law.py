@@ -32,7 +32,7 @@ class ConeProblem(NamedTuple):
     """A problem with k contacts and r further rows, n = 3 k + r.
 
     G: (n, n) symmetric, positive semidefinite with positive diagonal. b: (n,). friction: (k,), finite. low, high: (r,),
-    may be infinite, and equal only if both are 0. barrier: (k,) >= 0: 0 is the law itself; otherwise
+    may be infinite, and equal only if both are 0. barrier: (k,) >= 0: 0 and None are the law itself; otherwise
     x_n u_n = barrier / G_nn, which is smooth. factor: None or F (m, n), m < n, with G = F^T F; in the solver, F
     with the diagonal (n,) that it adds to G. operator: None or G by its factors, through which derivatives go; then G
     itself is a constant to them, and has `solver.ridge_of` on its diagonal.
@@ -43,7 +43,7 @@ class ConeProblem(NamedTuple):
     friction: Array
     low: Array
     high: Array
-    barrier: Array
+    barrier: Array | None
     factor: Any = None
     operator: Factors | None = None
 
@@ -53,8 +53,11 @@ class ConeProblem(NamedTuple):
 
     @property
     def steps(self) -> tuple[Array, Array, Array]:
-        """`steps_of_parts` with derivatives: where no barrier is, the solution does not depend on the steps."""
-        return steps_of(diagonal_of(self.G, self.operator), len(self.friction))
+        """`steps_of_parts`; their derivatives where there is a barrier, without which no solution depends on them."""
+        k = len(self.friction)
+        if self.barrier is None:
+            return jax.lax.stop_gradient(steps_of_parts(self.G, k))
+        return steps_of(diagonal_of(self.G, self.operator), k)
 
 
 @partial(jax.jit, static_argnames="k")
@@ -70,8 +73,11 @@ def steps_of(sizes: Array, k: int) -> tuple[Array, Array, Array]:
 
 
 @jax.jit
-def push(x: Array, barrier: Array) -> Array:
-    """The impulse x_n >= 0 nearest to x or, with a barrier, the one on the smooth curve x_n (x_n - x) = barrier."""
+def push(x: Array, barrier: Array | None, step: Array) -> Array:
+    """The impulse x_n >= 0 nearest to x or, with a barrier, the one with x_n (x_n - x) = barrier step^2."""
+    if barrier is None:
+        return jnp.maximum(x, jnp.zeros_like(x))
+    barrier = barrier * step * step
     smooth = barrier > 0
     root = jnp.sqrt(jnp.where(smooth, x * x + 4 * barrier, jnp.ones_like(x)))
     # `falling` is the same root, without cancellation where x < 0.
@@ -126,9 +132,8 @@ def _of_rows(normal: Array, tangent: Array, rows: Array) -> Array:
 def project(p: ConeProblem, z: Array) -> Array:
     """The impulses (n,) that the law allows, projected from z = x - step (G x + b)."""
     k = len(p.friction)
-    normals = p.steps[0]
     Z = z[: 3 * k].reshape(k, 3)
-    normal = push(Z[:, 0], p.barrier * normals * normals)
+    normal = push(Z[:, 0], p.barrier, p.steps[0])
     tangents = scaled_disc(Z[:, 1], Z[:, 2], p.friction * normal)
     rows = jnp.clip(z[3 * k :], p.low, p.high)
     return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k), rows])

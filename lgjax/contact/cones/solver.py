@@ -141,7 +141,8 @@ def _sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
         return x, jnp.maximum(change, found[-1])
 
     def contact(i, state):
-        own = slices((p.G, p.b, state[0]), 3 * i, 3) + slices((*steps[:2], p.friction, p.barrier), i, 1)
+        own = slices((p.G, p.b, state[0]), 3 * i, 3) + slices((*steps[:2], p.friction), i, 1)
+        own += [None] if p.barrier is None else slices([p.barrier], i, 1)
         block = jax.lax.dynamic_slice_in_dim(own[0], 3 * i, 3, 1)
         return take(_contact(state[0], block, *own), 3 * i, *state)
 
@@ -163,7 +164,7 @@ def _contact(x, block, G, b, own, step_n, step_t, friction, barrier) -> Array:
     u = product(G, x) + b
     change = jnp.zeros_like(own[:1])
     for turn in range(LOCAL_STEPS):
-        normal = push(own[:1] - step_n * u[:1], barrier * step_n * step_n)
+        normal = push(own[:1] - step_n * u[:1], barrier, step_n)
         d_n = normal - own[:1]
         u = u + block[:, 0] * d_n
         t0, t1 = disc(own[1:2] - step_t * u[1:2], own[2:] - step_t * u[2:], friction * normal)
@@ -182,7 +183,7 @@ def _row(x, G, b, own, step, low, high) -> Array:
 
 
 class _State(NamedTuple):
-    """State of the iteration, with Anderson's arrays as in `numerics/fixed_point.py`."""
+    """State of the iteration, Anderson's arrays as in `numerics/fixed_point.py`. steady: turns since they began."""
 
     point: Array
     image: Array
@@ -190,6 +191,7 @@ class _State(NamedTuple):
     images: Array
     residuals: Array
     gram: Array
+    steady: Array
     least: Array
     best: Array
     least_of_all: Array
@@ -223,10 +225,12 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
         if p.factor is not None:  # an attempt may have led elsewhere
             anew = anew | (s.turn == EARLY[0]) | (s.turn == EARLY[1])
         row = s.turn % MEMORY
-        images = _remember(anew, row, s.images, image, s.image)
-        residuals = _remember(anew, row, s.residuals, weighted, s.residual)
-        gram = _gram(anew, row, s.gram, residuals)
-        faster = image - product(_weights(gram, residuals, weighted), images)
+        steady = jnp.where(anew, 0, s.steady + 1)
+        known = _since(row) <= steady
+        images, _ = _remember(anew, row, s.images, image, s.image)
+        residuals, latest = _remember(anew, row, s.residuals, weighted, s.residual)
+        gram = _gram(anew, row, s.gram, _of_known(known, residuals, latest))
+        faster = image - product(_weights(gram, _of_known(known, residuals, weighted)), images)
         shortened = s.point + SHORTENED * (image - s.point)
         point = jnp.where(s.turn < ACCELERATED, faster, jnp.where((cycle > 0) & (cycle % 2 == 0), shortened, image))
         better = s.going & (largest <= s.least_of_all)
@@ -248,13 +252,13 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
             point = jax.lax.cond(due, finish, lambda x: x, point)
         least = jnp.where(anew, size, jnp.minimum(s.least, size))
         sweeps = s.sweeps + s.going.astype(jnp.int32)
-        known = image, weighted, images, residuals, gram, least, best, least_of_all, compared
-        return _State(point, *known, going, sweeps, s.turn + 1)
+        seen = image, weighted, images, residuals, gram, steady, least, best, least_of_all, compared
+        return _State(point, *seen, going, sweeps, s.turn + 1)
 
     zeros, few = jnp.zeros_like(guess), jnp.zeros_like(guess, shape=(MEMORY, len(guess)))
     far, none = jnp.full_like(close, jnp.inf), jnp.zeros((), jnp.int32)
     square = jnp.zeros_like(guess, shape=(MEMORY, MEMORY))
-    first = _State(guess, zeros, zeros, few, few, square, far, guess, far, far, active, none, none)
+    first = _State(guess, zeros, zeros, few, few, square, none, far, guess, far, far, active, none, none)
     last = iterate_while(lambda s: s.going, turn, first)
     return last.best, last.sweeps
 
@@ -266,24 +270,37 @@ def _change(image: Array, point: Array, stiffness: Array) -> tuple[Array, Array]
     return weighted, jnp.sum(weighted * weighted)
 
 
-def _remember(anew: Array, row: Array, memory: Array, new: Array, old: Array) -> Array:
-    """The memory (MEMORY, n) with the latest change, new - old, in one of its rows; emptied to start anew."""
-    memory = jnp.where(anew, jnp.zeros_like(memory), memory)
+def _since(row: Array) -> Array:
+    """How many turns ago (MEMORY,) each row of the memory was written, if `row` is written now."""
+    ago = row - jnp.arange(MEMORY, dtype=jnp.int32)
+    return jnp.where(ago < 0, ago + MEMORY, ago)
+
+
+def _remember(anew: Array, row: Array, memory: Array, new: Array, old: Array) -> tuple[Array, Array]:
+    """The memory (MEMORY, n) with the latest change, new - old, in one of its rows, and the change; none to start anew.
+
+    Rows from before are not emptied: they are left out by `_of_known`.
+    """
     change = jnp.where(anew, jnp.zeros_like(new), new - old)
-    return jax.lax.dynamic_update_slice_in_dim(memory, change[None], row, 0)
+    return jax.lax.dynamic_update_slice_in_dim(memory, change[None], row, 0), change
 
 
-def _gram(anew: Array, row: Array, gram: Array, rows: Array) -> Array:
-    """(m, m) of the inner products of rows (m, n), of which one is new."""
+def _of_known(known: Array, rows: Array, x: Array) -> Array:
+    """Inner products (m,) of rows (m, n) and x, 0 for those that are not known."""
+    return jnp.where(known, product(rows, x), jnp.zeros_like(x[:1]))
+
+
+def _gram(anew: Array, row: Array, gram: Array, new: Array) -> Array:
+    """(m, m) of the inner products of what is remembered, with the `new` ones (m,) of the row that has changed."""
     gram = jnp.where(anew, jnp.zeros_like(gram), gram)
-    new = product(rows, jax.lax.dynamic_index_in_dim(rows, row, keepdims=False))
     here = jnp.arange(MEMORY, dtype=jnp.int32) == row
     return jnp.where(here[:, None], new, jnp.where(here, new[:, None], gram))
 
 
-def _weights(gram: Array, residuals: Array, change: Array) -> Array:
-    """Least-squares weights (MEMORY,) of the remembered changes of the residual."""
+def _weights(gram: Array, change: Array) -> Array:
+    """Least-squares weights (MEMORY,) of the remembered changes; `change`: the products of the latest residual with
+    those of the residuals."""
     info = jnp.finfo(change.dtype)
     floor = float(info.tiny) ** 0.5 + REGULARIZATION * float(info.eps) * jnp.trace(gram)
     gram = gram + floor * jnp.eye(MEMORY, dtype=gram.dtype)
-    return sm.ldl_solve(sm.ldl(gram), product(residuals, change))
+    return sm.ldl_solve(sm.ldl(gram), change)

@@ -45,7 +45,7 @@ def points_of(a: Shape, b: Shape, count: int) -> int:
     return 1 if corners[0] == 0 or corners[1] == 2 else min(count, 2 if corners[0] == 2 else count)
 
 
-def patch(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose, count: int, smoothing: Array) -> tuple[Array, ...]:
+def patch(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose, count: int, smoothing: Array | None) -> tuple[Array, ...]:
     """Gaps (k,), points (k, 3) halfway between the bodies, normals (k, 3) from b to a, and whether they are inexact ().
 
     k = points_of. Bodies of which the balls around them are far apart are not searched for: see `_apart`.
@@ -57,7 +57,8 @@ def patch(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose, count: int, smoothing:
         still = jax.lax.stop_gradient(D)
         size = still.a.size() + still.b.size()
         least = norm(still.middle()) - size - jax.lax.stop_gradient(radius_a + radius_b)
-        far = least > REACH * size + FELT * jax.lax.stop_gradient(smoothing)
+        felt = 0 if smoothing is None else FELT * jax.lax.stop_gradient(smoothing)
+        far = least > REACH * size + felt
         apart = lambda D, radii: _apart(D, radii, count)
         gap, point, normal, inexact = jax.lax.cond(far, apart, near, D, (radius_a, radius_b))
     else:

@@ -62,7 +62,7 @@ def kernel_text(
             if width <= LEAST:
                 raise
             width //= 2
-    head = [ALONE] if body.memories and not batch else []
+    head = [ALONE] if body.arena.size and not batch else []
     return "\n".join([*head, *body.block(), *calling.text(), *body.end(), *calling.declarations()]) + "\n"
 
 
@@ -122,7 +122,7 @@ class _Body(Translation):
 
     def block(self) -> list[str]:
         stacks = [f"  {x.stack} = alloca [{x.loop.count * x.bytes} x i8], align {x.width}" for x in self.ran if x.saved]
-        stacks += [f"  {x.place} = alloca [{x.length * self._width} x i8], align {self._width}" for x in self.memories]
+        stacks += [f"  %arrays = alloca [{self.array_bytes} x i8], align {self._width}"] if self.arena.size else []
         stacks += [f"  %wait{k} = alloca {self.out.types['f']}, align {self._width}" for k in range(self.waiting)]
         return [
             f"define internal void @block({', '.join(f'ptr %{x.name}' for x in self.arrays)}, i64 %n) #0 {{",
@@ -280,12 +280,12 @@ class _Body(Translation):
         self.opened.append((place, before, [first, *start]))
         return repeated
 
-    def _close(self, repeated: Repeated, again: Any, following: list[Any]) -> None:
+    def _close(self, repeated: Repeated, again: Any, following: list[Any], read: set[int]) -> None:
         number, active = repeated.number, self.active.pop()
         self.places.pop()
         place, before, start = self.opened.pop()
-        carried = zip(following, repeated.carried, repeated.kinds, strict=True)
-        kept = [self.out.select(active, x, old, kind) for x, old, kind in carried]
+        carried = enumerate(zip(following, repeated.carried, repeated.kinds, strict=True))
+        kept = [self.out.select(active, x, old, kind) if k in read else x for k, (x, old, kind) in carried]
         again = again if isinstance(again, str) else self.out.truth(again)
         again = self.out.logical("and", active, again)
         last = f"end{number}"
@@ -341,11 +341,9 @@ class _Body(Translation):
         return address
 
     def _read(self, memory: Memory, address: str, first: int) -> str:
-        further = self._further(memory, first)
-        place = (
-            self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {further}") if first else address
-        )
-        name = MEMORY[memory.dtype.name]
+        name, element = MEMORY[memory.dtype.name], self._element(memory)
+        further = self._further(memory, first + memory.first)
+        place = self._scalar(f"getelementptr {element}, ptr {address}, i64 {further}") if further else address
         if memory.known:
             return self._to_all(self._scalar(f"load {name}, ptr {place}"), memory.dtype)
         align = BYTES[memory.dtype.name] * (1 if memory.given else self.out.width)
@@ -354,8 +352,8 @@ class _Body(Translation):
 
     def _pick(self, memory: Memory, address: str, first: int, number: str) -> str:
         width, name, element = self.out.width, MEMORY[memory.dtype.name], self._element(memory)
-        if first:
-            address = self._scalar(f"getelementptr {element}, ptr {address}, i64 {self._further(memory, first)}")
+        if further := self._further(memory, first + memory.first):
+            address = self._scalar(f"getelementptr {element}, ptr {address}, i64 {further}")
         found = "poison"
         for lane in range(width):
             own = self._scalar(f"extractelement {self.out.types['i']} {number}, i64 {lane}")
@@ -370,6 +368,7 @@ class _Body(Translation):
         return self._from_memory(self.out.operation(f"bitcast {vector} {found} to {vector}", kind), memory.dtype)
 
     def _write(self, memory: Memory, address: str, first: int, value: Any, waits: bool = False) -> None:
+        first += memory.first
         place = self._scalar(f"getelementptr {self._element(memory)}, ptr {address}, i64 {first}") if first else address
         align = self.out.width * BYTES[memory.dtype.name]
         # Of what is loaded, chosen and stored LLVM makes a store with a mask, which takes AMD's processors ten times as

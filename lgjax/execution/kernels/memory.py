@@ -3,6 +3,7 @@
 Read first: `../scalars/regions.py`. Next: `translation.py`, which writes with them.
 """
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,10 +18,8 @@ from lgjax.execution.scalars.regions import Fill, Loop, While
 
 @dataclass(eq=False)
 class Memory:
-    """An array in memory. place: its address. known: whether its numbers are the same for all systems.
-
-    owners: how many nodes that are still to be used have it as their value. room: for how many numbers it has been
-    made, 0 for `length`.
+    """An array in memory. place: an address, behind which it begins with number `first`. known: whether its numbers are
+    the same for all systems. owners: how many nodes that are still to be used have it as their value.
     """
 
     place: str
@@ -28,7 +27,7 @@ class Memory:
     dtype: np.dtype
     known: bool = False
     owners: int = 0
-    room: int = 0
+    first: int = 0
     # Layout of an argument: its numbers lie in "columns" of one vector each, or one "batch" apart, or are for "all".
     given: str = ""
 
@@ -36,6 +35,34 @@ class Memory:
     def kept(self) -> bool:
         """Whether nothing may be written to it."""
         return self.known or bool(self.given)
+
+
+class Arena:
+    """Memory for all arrays of a system, some of it free. size: numbers; free: first and length of what is."""
+
+    def __init__(self) -> None:
+        self.size, self.free = 0, list[tuple[int, int]]()
+
+    def take(self, length: int) -> int:
+        """The first of so many numbers that become taken: the shortest free ones that are enough, else new ones."""
+        if fits := [(own, first) for first, own in self.free if own >= length]:
+            own, first = min(fits)
+            self.free.remove((first, own))
+            if own > length:
+                insort(self.free, (first + length, own - length))
+            return first
+        first = self.size
+        if self.free and sum(self.free[-1]) == self.size:
+            first, _ = self.free.pop()
+        self.size = first + length
+        return first
+
+    def give(self, first: int, length: int) -> None:
+        """Numbers become free, together with free ones beside them."""
+        for neighbor in [x for x in self.free if sum(x) == first or x[0] == first + length]:
+            self.free.remove(neighbor)
+            first, length = min(first, neighbor[0]), length + neighbor[1]
+        insort(self.free, (first, length))
 
 
 @dataclass
@@ -135,10 +162,23 @@ def written_over(fill: Fill, values: dict[int, Any], args: Sequence[Ref], spare:
 class Holding:
     """Which nodes of a region hold arrays in memory; what no node holds is free."""
 
-    def __init__(self, free: list[Memory], ops: Any, order: list[int], wanted: list[int]):
-        self.free, self.ops, self.of = free, ops, {}
+    def __init__(self, arena: Arena, ops: Any, order: list[int], wanted: list[int]):
+        self.arena, self.ops, self.of = arena, ops, {}
         self.last = {a.index: n for n, index in enumerate(order) for a in ops[index][2] if isinstance(a, Ref)}
         self.last |= dict.fromkeys(wanted, len(order))
+        self.read: dict[int, set[Any]] = {}  # of loops, which results are read
+        for index in order:
+            if ops[index][0] == "result":
+                self.read.setdefault(ops[index][2][0].index, set()).add(ops[index][1])
+
+    def read_of(self, index: int) -> set[Any]:
+        """The results of a loop that are read: numbers by their places, arrays as ("array", place)."""
+        return self.read.get(index, set())
+
+    def last_of(self, place: int, args: Sequence[Any], index: int | None) -> set[int]:
+        """An input, if a node is the last to read it, and reads it once."""
+        found = index is not None and self.last.get(index) == place
+        return {index} if found and sum(isinstance(a, Ref) and a.index == index for a in args) == 1 else set()
 
     def done(self, place: int, index: int, values: dict[int, Any]) -> None:
         """A node is written: it holds its arrays, and what it was the last to use is held no more."""
@@ -164,7 +204,7 @@ class Holding:
         for x in self.of.pop(index):
             x.owners -= 1
             if not x.owners:
-                self.free.append(x)
+                self.arena.give(x.first, x.length)
 
     def end(self) -> None:
         """The region is written. What a loop carries on is copied before anything else is written there."""

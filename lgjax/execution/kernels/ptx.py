@@ -147,7 +147,7 @@ class _Body(Translation):
             *(f"  .reg .u64 %at{width};" for width in widths),
             *(f"  .reg .u64 %{p};" for p in self.pointers),
             *(f"  .local .align 8 .b8 {x.stack}[{x.loop.count * x.bytes}];" for x in self.ran if x.saved),
-            *(f"  .local .align 8 .b8 {x.place}[{x.length * self._width}];" for x in self.memories),
+            *([f"  .local .align 8 .b8 arrays[{self.array_bytes}];"] if self.arena.size else []),
             *self.out.declarations(),
             *self.memory.declarations(),
             "  mov.u32 %block, %ctaid.x;",
@@ -248,7 +248,7 @@ class _Body(Translation):
         self.places.append({})
         return Repeated(loop, number, carried)
 
-    def _close(self, repeated: Repeated, again: Any, following: list[Any]) -> None:
+    def _close(self, repeated: Repeated, again: Any, following: list[Any], read: set[int]) -> None:
         self.places.pop()
         again = self._copy(again, BOOL)  # before what it may be is overwritten
         self._follow(repeated.carried, following, repeated.loop.dtypes)
@@ -317,7 +317,8 @@ class _Body(Translation):
         return address
 
     def _read(self, memory: Memory, address: str, first: int) -> str:
-        floating, further = np.issubdtype(memory.dtype, np.floating), first * self._bytes(memory)
+        floating = np.issubdtype(memory.dtype, np.floating)
+        further = (first + memory.first) * self._bytes(memory)
         if further > FAR:
             address, further = self.out.operation("add.u64", address, further, kind="q"), 0
         suffix = self.out.dtype if floating else "s32" if memory.known else "u32"
@@ -335,7 +336,8 @@ class _Body(Translation):
         value = value if isinstance(value, str) else self._register(value, memory.dtype)
         if memory.dtype == BOOL:
             value = self.out.operation("selp.u32", 1, 0, value, kind="i")
-        self.out.line(f"st.local.{self._suffix(memory.dtype)} [{address}+{first * self._width}], {value};")
+        offset = (first + memory.first) * self._width
+        self.out.line(f"st.local.{self._suffix(memory.dtype)} [{address}+{offset}], {value};")
 
     def _waiting(self, new: Any, old: Any, kind: str) -> Any:
         return new

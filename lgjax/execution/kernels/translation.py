@@ -8,21 +8,20 @@ Read first: `programs.py`, `writer.py`, `memory.py`. Next: `ptx.py` and `llvm.py
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, write
-from lgjax.execution.kernels.memory import Holding, Memory, Ran, Repeated, Turns, late_fills, written_over
+from lgjax.execution.kernels.memory import Arena, Holding, Memory, Ran, Repeated, Turns, late_fills, written_over
 from lgjax.execution.kernels.writer import BOOL, Writer, kind_of, kind_of_dtype
 from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.program import ScalarProgram
 from lgjax.execution.scalars.regions import Fill, Loop, Region, While
-
-WASTE = 3  # an array may lie where one was that is longer, by so much
 
 
 class Translation(ABC):
@@ -38,8 +37,7 @@ class Translation(ABC):
         self.out, self.program, self.in_place, self.which = out, program, in_place, which
         self.tables: dict[str, int] = {}  # known numbers, by their text
         self.numbers: list[tuple] = []  # of each table
-        self.memories: list[Memory] = []  # that have a place of their own
-        self.free: list[Memory] = []  # of these, those that nothing needs
+        self.arena = Arena()
         self.places: list[dict[Any, str]] = [{}]  # known addresses, of each loop that is written now
         self.ran: list[Ran] = []
         self.repeated: list[Repeated] = []
@@ -79,8 +77,8 @@ class Translation(ABC):
         """Begin a loop that runs while `going`, a truth value or its register."""
 
     @abstractmethod
-    def _close(self, repeated: Repeated, again: Any, following: list[Any]) -> None:
-        """End it. again: whether to go on; following: as in `_again`."""
+    def _close(self, repeated: Repeated, again: Any, following: list[Any], read: set[int]) -> None:
+        """End it. again: whether to go on; following: as in `_again`; read: which of them are needed after the loop."""
 
     @abstractmethod
     def _turns(self, count: int, start: list[Any], dtypes: list[np.dtype]) -> Turns:
@@ -116,7 +114,7 @@ class Translation(ABC):
 
     @property
     def array_bytes(self) -> int:
-        return sum(x.length for x in self.memories) * self._width
+        return self.arena.size * self._width
 
     def _table_of(self, numbers: tuple, dtype: np.dtype) -> Memory:
         """Known numbers as an array."""
@@ -154,15 +152,22 @@ class Translation(ABC):
         """A number in a register of its own."""
         return self.out.constant(x, kind_of_dtype(dtype))
 
-    def _region(self, region: Region, values: dict[int, Any], written: Any = None, late: Sequence[int] = ()) -> None:
+    def _region(
+        self,
+        region: Region,
+        values: dict[int, Any],
+        written: Any = None,
+        late: Sequence[int] = (),
+        next_: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         """Write what a region's results need, but for the `late` nodes; its inputs are among the values.
 
-        written(node) is called after each.
+        written(node) is called after each. next_: nodes that may be written over what the region carries, an input.
         """
         ops, pairs, sums = region.ops, {}, {}
         order = region.frugal if self.which is None else region.orders[self.which]
         holding = Holding(
-            self.free, ops, order, [*region.wanted, *(a.index for k in late for a in ops[k][2] if isinstance(a, Ref))]
+            self.arena, ops, order, [*region.wanted, *(a.index for k in late for a in ops[k][2] if isinstance(a, Ref))]
         )
         for place, index in enumerate(order):
             name, what, args = ops[index]
@@ -171,10 +176,11 @@ class Translation(ABC):
             if index in late:
                 continue
             if name in ("loop", "while"):
-                spare = holding.spare(place, args)
-                (self._loop if name == "loop" else self._while)(what, index, values, args, spare)
+                spare, read = holding.spare(place, args), holding.read_of(index)
+                (self._loop if name == "loop" else self._while)(what, index, values, args, spare, read)
             elif name == "fill":
-                over = None if what.into else written_over(what, values, args, holding.spare(place, args))
+                spare = holding.spare(place, args) | holding.last_of(place, args, next_.get(index))
+                over = None if what.into else written_over(what, values, args, spare)
                 values[index] = self._fill(what, values, args, over)
             elif name == "result":
                 source = values[args[0].index]
@@ -216,8 +222,10 @@ class Translation(ABC):
         """Begin the next piece, on machines that want their instructions in pieces."""
 
     # -- loops
-    def _loop(self, loop: Loop, index: int, values: dict[int, Any], args: tuple, spare: set[int]) -> None:
-        """A loop; its value is a `Ran`. spare: arrays that nothing else needs."""
+    def _loop(
+        self, loop: Loop, index: int, values: dict[int, Any], args: tuple, spare: set[int], read: set[Any]
+    ) -> None:
+        """A loop; its value is a `Ran`. spare: arrays that nothing else needs. read: which results are needed."""
         count, others = len(loop.carry), len(args) - len(loop.arrays)
         start = [self._value(values, a) for a in args[:count]]
         arrays = [values[a.index] if a.index in spare else self._begun(values[a.index]) for a in args[others:]]
@@ -230,14 +238,32 @@ class Translation(ABC):
         inside |= dict(zip(loop.arrays, arrays, strict=True))
         read = [values[a.index] for a in args[count + len(loop.captured) : others]]
         inside |= self._reads(loop, read, turns.turn)
-        late = late_fills(loop, loop.results[len(loop.dtypes) :])
-        self._region(loop, inside, self._saving(ran, inside), [k for nodes in late.values() for k in nodes])
+        carried = loop.results[len(loop.dtypes) :]
+        late = late_fills(loop, carried)
+        self._inside(loop, inside, carried, late, set(range(len(arrays))), self._saving(ran, inside))
         following = [self._value(inside, x) for x in loop.results[:count]]
-        self._follow_arrays(loop, arrays, loop.results[len(loop.dtypes) :], inside, late)
+        self._follow_arrays(loop, arrays, carried, inside, late)
         self._again(turns, following)
 
-    def _while(self, loop: While, index: int, values: dict[int, Any], args: tuple, spare: set[int]) -> None:
-        """A loop that ends by what it computes; its value is a `Repeated`. spare: as in `_loop`."""
+    def _inside(
+        self, loop: Loop | While, values: dict, carried: list, late: dict, freely: set[int], written: Any = None
+    ) -> None:
+        """Write a loop's region. freely: of the arrays that it carries, those over which the next may be written."""
+        arrays = [values[k] for k in loop.arrays]
+        for x in arrays:
+            x.owners += 1  # the loop itself
+        next_ = {x.index: loop.arrays[k] for k, x in enumerate(carried) if k in freely}
+        self._region(loop, values, written, [k for nodes in late.values() for k in nodes], next_)
+        for x in arrays:
+            x.owners -= 1
+
+    def _while(
+        self, loop: While, index: int, values: dict[int, Any], args: tuple, spare: set[int], read: set[Any]
+    ) -> None:
+        """A loop that ends by what it computes; its value is a `Repeated`. spare, read: as in `_loop`.
+
+        Systems that are done keep what is read after the loop.
+        """
         count, last = 1 + len(loop.carry), len(args) - len(loop.arrays)
         # What is loaded when it is first used is loaded now: inside, every turn would load it.
         going, *others = [self._value(values, a) for a in args[:last]]
@@ -249,10 +275,11 @@ class Translation(ABC):
         inside |= dict(zip(loop.captured, others[count - 1 :], strict=True))
         inside |= dict(zip(loop.arrays, arrays, strict=True))
         late = late_fills(loop, loop.results[count:])
-        self._region(loop, inside, late=[k for nodes in late.values() for k in nodes])
+        waits = {k for k in range(len(arrays)) if ("array", k) in read}
+        self._inside(loop, inside, loop.results[count:], late, set(range(len(arrays))) - waits)
         again, *following = [self._value(inside, x) for x in loop.results[:count]]
-        self._follow_arrays(loop, arrays, loop.results[count:], inside, late, True)
-        self._close(repeated, again, following)
+        self._follow_arrays(loop, arrays, loop.results[count:], inside, late, waits)
+        self._close(repeated, again, following, {k for k in range(count - 1) if k in read})
 
     def _fill(self, fill: Fill, values: dict[int, Any], args: tuple, over: Memory | None = None, waits: bool = False):
         """An array whose entries are computed one after the other. over: the memory; waits: as in `_copied`."""
@@ -297,16 +324,8 @@ class Translation(ABC):
         return self._array("store", dtype, [self._load(leaf, k) for k in range(length)])
 
     def _new(self, length: int, dtype: np.dtype) -> Memory:
-        """Memory for an array, where one was that nothing needs any more."""
-        dtype = self._own(dtype)
-        fits = [x for x in self.free if length <= x.room <= WASTE * length]
-        if not fits:
-            found = Memory(f"{self.LOCAL}array{len(self.memories)}", length, dtype, room=length)
-            self.memories.append(found)
-        else:
-            found = min(fits, key=lambda x: x.room)
-            self.free.remove(found)
-        return Memory(found.place, length, dtype, room=found.room)
+        """Memory for an array."""
+        return Memory(f"{self.LOCAL}arrays", length, self._own(dtype), first=self.arena.take(length))
 
     def _own(self, dtype: np.dtype) -> np.dtype:
         """That of the numbers of this program."""
@@ -330,16 +349,16 @@ class Translation(ABC):
         return memory
 
     def _follow_arrays(
-        self, loop: Region, arrays: list[Memory], results: list, values: dict, late: dict, waits: bool = False
+        self, loop: Region, arrays: list[Memory], results: list, values: dict, late: dict, waits: Container[int] = ()
     ) -> None:
-        """What a loop carries next, where it is carried."""
-        for x, to in zip(results, arrays, strict=True):
-            if x.index not in late and values[x.index].place != to.place:
-                self._copied(to, values[x.index], waits)
-        for x, to in zip(results, arrays, strict=True):
+        """What a loop carries next, where it is carried. waits: of which arrays systems that are done keep theirs."""
+        for k, (x, to) in enumerate(zip(results, arrays, strict=True)):
+            if x.index not in late and values[x.index] is not to:
+                self._copied(to, values[x.index], k in waits)
+        for k, (x, to) in enumerate(zip(results, arrays, strict=True)):
             if x.index in late:
                 _, what, args = loop.ops[x.index]
-                self._fill(what, values, args[:-1] if what.into else args, to, waits)
+                self._fill(what, values, args[:-1] if what.into else args, to, k in waits)
 
     def _copied(self, to: Memory, source: Memory, waits: bool = False) -> None:
         """Copy an array. waits: systems that are done keep what they have."""
