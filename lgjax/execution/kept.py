@@ -88,25 +88,26 @@ def linearized(jaxpr: Any, moving: Sequence[int], moved: Sequence[bool]) -> tupl
         full,
         invars=[*args, *kept, *directions],
         outvars=full.outvars[count:],
-        eqns=[_half(eqn, 1) for eqn in full.eqns if eqn.primitive is not keep_p],
+        eqns=[half for eqn in full.eqns if eqn.primitive is not keep_p for half in _halves(eqn, 1)],
     )
     always = [*[True] * len(more), *[False] * (len(avals) + len(kept)), *[True] * len(directions)]
     short, used = dce_jaxpr(short, [True] * len(short.outvars), always)
     outs = [*full.outvars[:count], *(x for x, u in zip(kept, used[own : own + len(kept)], strict=True) if u)]
     values, _ = dce_jaxpr(
-        altered(full, outvars=outs, eqns=[_half(eqn, 0) for eqn in full.eqns]),
+        altered(full, outvars=outs, eqns=[half for eqn in full.eqns for half in _halves(eqn, 0)]),
         [True] * len(outs),
         [*[True] * own, *[False] * len(directions)],
     )
     return values, short, more, used[len(more) : own]
 
 
-def _half(eqn: Any, which: int) -> Any:
-    """The equation; of `known` one that needs but what is found, 0, or what derivatives compute, 1."""
+def _halves(eqn: Any, which: int) -> list:
+    """The equation; of `known` one for each array that needs but what is found, 0, or what derivatives compute, 1."""
     if eqn.primitive is not known_p:
-        return eqn
-    count = len(eqn.invars) // 2
-    return eqn.replace(invars=2 * eqn.invars[which * count : (which + 1) * count])
+        return [eqn]
+    n = len(eqn.invars) // 2
+    given = eqn.invars[which * n : (which + 1) * n]
+    return [eqn.replace(invars=[x, x], outvars=[eqn.outvars[k], eqn.outvars[n + k]]) for k, x in enumerate(given)]
 
 
 # Calls whose jaxpr, a parameter, may stand in their place.
