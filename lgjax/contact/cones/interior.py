@@ -40,13 +40,15 @@ MOST_FRICTION = 1e3  # more is taken as this
 class _Scaled(NamedTuple):
     """A `ConeProblem` for the X of all contacts and the x of further rows, without units.
 
-    Velocities are divided by the largest |b|, impulses by that over the mean diagonal of G. G: (n, n). b: (n,).
+    Velocities are divided by the largest |b|, impulses by that over the mean diagonal of G. Its own matrix is G (n, n)
+    with rows and columns times scale (n,): the loops of steps hold no other one. b: (n,).
     low, high: (r,). barrier: (k,) or None. unit: (n,), what 1 stands for in each row, N s; 0 for what cannot be other
     than 0: tangents without friction, and rows between bounds that are 0. factor: None or F (m, n) and the diagonal
     (n,) of G = F^T F + diagonal.
     """
 
     G: Array
+    scale: Array
     b: Array
     low: Array
     high: Array
@@ -89,11 +91,13 @@ def _scaled(p: ConeProblem) -> _Scaled:
     normal, tangent = 1 / jnp.maximum(friction, like), jnp.minimum(friction, like)
     contacts = jnp.stack([normal, tangent, tangent], 1).reshape(3 * k)
     scale = jnp.concatenate([contacts, (p.high > p.low).astype(like.dtype)])
-    G, barrier = p.G / stiff * scale[:, None] * scale, None
+    barrier = None
     if p.barrier is not None:
         barrier = p.barrier / (diagonal(p.G)[: 3 * k : 3] * size * fast)
     factor = None if p.factor is None else (p.factor[0] / jnp.sqrt(stiff) * scale, p.factor[1] / stiff * scale * scale)
-    return _Scaled(G, p.b / fast * scale, p.low / size, p.high / size, barrier, scale * size, factor)
+    return _Scaled(
+        p.G, scale / jnp.sqrt(stiff), p.b / fast * scale, p.low / size, p.high / size, barrier, scale * size, factor
+    )
 
 
 @jax.jit
@@ -169,7 +173,10 @@ def _solve(s: _Scaled, through: Callable, blocks: Array, own: Array, right: Arra
     k, n = s.contacts, len(s.b)
     whole = lambda a: jnp.concatenate([through(a).reshape(3 * k, a.shape[1]), a[3 * k :]])
     if s.factor is None:
-        matrix = plus_diagonal(plus_blocks(whole(s.G), blocks), jnp.concatenate([jnp.zeros_like(right[: 3 * k]), own]))
+        matrix = plus_diagonal(
+            plus_blocks(whole(s.scale[:, None] * s.G * s.scale), blocks),
+            jnp.concatenate([jnp.zeros_like(right[: 3 * k]), own]),
+        )
         return solve(matrix, right)
     F, ridge = s.factor
     places = jnp.asarray(np.tile(np.eye(3), (n, 1))[:n], F.dtype)
@@ -196,7 +203,7 @@ def _solve(s: _Scaled, through: Callable, blocks: Array, own: Array, right: Arra
 def _times(s: _Scaled, x: Array) -> Array:
     """G x (n,)."""
     if s.factor is None:
-        return product(s.G, x)
+        return s.scale * product(s.G, s.scale * x)
     F, ridge = s.factor
     return product(F.T, product(F, x)) + ridge * x
 
