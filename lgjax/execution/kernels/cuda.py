@@ -20,9 +20,12 @@ from lgjax.execution.collection import uncollected
 from lgjax.execution.kernels.ptx import Kernel, kernel
 from lgjax.execution.kernels.rows import BUDGET, chosen
 from lgjax.execution.kernels.spills import SHARED, block_memory
-from lgjax.execution.scalars.program import ScalarProgram, has_long_loops
+from lgjax.execution.scalars.program import ScalarProgram, has_long_loops, size_of
 
 TARGET = "__gpu$xla.gpu.ptx"
+# Registers are faster than a thread's own memory: large arrays go there for long loops, and in programs that are larger
+# than this as of `size_of`, such as a contact step of a humanoid.
+SCALARS = 300_000
 # kB of shared memory of a multiprocessor, by compute capability, where it has less than an H100.
 MULTIPROCESSOR = {"8.0": 164, "8.6": 100, "8.7": 164, "8.9": 100, "12.0": 100, "12.1": 100}
 
@@ -38,8 +41,7 @@ def kernel_of(
     """
     try:
         return kernel(
-            # Registers are faster than a thread's own memory: arrays go there for long loops alone.
-            ScalarProgram(jaxpr, memory=has_long_loops(jaxpr)),
+            ScalarProgram(jaxpr, memory=has_long_loops(jaxpr) or size_of(jaxpr) > SCALARS),
             mapped,
             size,
             in_place,
