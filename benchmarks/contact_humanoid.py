@@ -1,12 +1,13 @@
 """A humanoid with 16 spheres on a plane: a step and its derivative on one core, beside MuJoCo C and Pinocchio.
 
     python benchmarks/contact_humanoid.py [--batch 1024] [--steps 50] [--programs lgjax,MuJoCo,Pinocchio]
-        [--gradient none|state|everything] [--out FILE]
+        [--gradient none|state|everything] [--restitution 0.0] [--out FILE]
 
 The model of `humanoid.py` (35 velocities), with dampers at the joints, falls from random attitudes; what is timed are
 steps of 2 ms after `SETTLE` of them, when all lie or kneel. lgjax advances a batch in float32. Its derivative is the
 pullback of a step with respect to the state, or to everything: all parameters of the model, friction and restitution,
-too. It compiles for one to two minutes, so it is left out by default.
+too. It compiles for most of a minute, so it is left out by default. --restitution gives one, with its account of
+energy, which the other programs do not have.
 MuJoCo runs one after the other, its derivative is by differences (`mjd_transitionFD`), with respect to the state alone.
 Of Pinocchio only the mass matrix, the forces of inertia and the contact solver are timed, on lgjax's matrices at the
 same states. `residual`: lgjax, Pinocchio: the largest violation of the law of contact over 1 m/s plus the fastest
@@ -42,7 +43,7 @@ def ours(options: Any, states: dict[str, Any]) -> dict[str, Any]:
     model = model.replace(damping=jnp.asarray([0.0] * 6 + [DAMPING] * 29, dtype))
     shapes = {link: [lgjax.shapes.sphere(r, c) for r, c in parts] for link, parts in spheres().items()}
     ground = lgjax.shapes.Plane(np.array([0, 0, 1], dtype))
-    contacts = lgjax.Contacts(model, ground, shapes, friction=FRICTION, restitution=0.0)
+    contacts = lgjax.Contacts(model, ground, shapes, friction=FRICTION, restitution=options.restitution)
     method = lgjax.contact.TimeStepping(1e-5, 100)
 
     def step(model, contacts, q, v, guess):
@@ -215,6 +216,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--programs", default="lgjax,MuJoCo,Pinocchio")
     parser.add_argument("--gradient", default="none", choices=("everything", "state", "none"))
+    parser.add_argument("--restitution", type=float, help="of lgjax's contacts; by default none")
     parser.add_argument("--out", help="JSON file for the rows")
     options, states = parser.parse_args(), {}
     harness.pin_to_cores(1)
