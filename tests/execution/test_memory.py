@@ -88,9 +88,41 @@ def from_where_it_is(M, x):
     return jax.lax.fori_loop(0, N, turn, (x, jnp.sin(M @ M)))[0]
 
 
+def from_its_diagonal(M, x):
+    """A copy that is made before the diagonal is read would not take the place of the matrix."""
+    M = jnp.sin(M @ M)
+    more = jnp.cumsum(M.reshape(-1)[:: N + 1]) + x
+    return M.reshape(-1).at[np.arange(0, N * N, N + 1)].add(more, unique_indices=True).reshape(N, N) @ x
+
+
+def one_after_the_other(M, x):
+    """The next matrix is written over the last one, what else a turn needs is not."""
+
+    def turn(k, c):
+        vector, matrix = c
+        after = jnp.cos(matrix) * 0.3
+        other = jnp.sin(after @ after)
+        return 0.1 * vector[k] + other @ x, after
+
+    vector, matrix = jax.lax.fori_loop(0, N, turn, (x, M))
+    return jnp.sin(matrix @ matrix) @ vector
+
+
+def the_last_one_too(M, x):
+    """The last matrix is read when the next one is known."""
+
+    def turn(k, c):
+        vector, matrix = c
+        after = jnp.cos(matrix) * 0.3
+        return matrix @ (after @ vector) + x[k], after
+
+    return jax.lax.fori_loop(0, N, turn, (x, M))[0]
+
+
 # the most matrices that live at one time, the argument among them
 MOST = {"product": (product, 3), "in its place": (in_its_place, 2), "before and after": (before_and_after, 3),
-        "from where it is": (from_where_it_is, 2)}  # fmt: skip
+        "from where it is": (from_where_it_is, 2), "from its diagonal": (from_its_diagonal, 2),
+        "one after the other": (one_after_the_other, 3), "the last one too": (the_last_one_too, 3)}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MOST)
