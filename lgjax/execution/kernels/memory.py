@@ -5,7 +5,7 @@ Read first: `../scalars/regions.py`. Next: `translation.py`, which writes with t
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,30 +122,45 @@ class Ran:
 def late_fills(loop: Loop | While, results: Sequence[Ref]) -> dict[int, list[int]]:
     """Nodes that fill what a loop carries next, which may write it over what it carries now, when all else is done.
 
-    By the node of the result: it, and before it a copy of what is carried, of which it changes a part. It reads what is
-    carried only where it writes, and none of the other arrays that are written so.
+    By the node of the result: it, and before it a copy of what is carried, of which it changes a part, or several parts
+    by one node after the other. It reads what is carried only where it writes, and none of the other arrays that are
+    written so.
     """
     found: dict[int, list[int]] = {}
     ops = loop.ops
     users = Counter(a.index for _, _, args in ops for a in args if isinstance(a, Ref))
     users.update(x.index for x in loop.results if isinstance(x, Ref))
     for carried, x in zip(loop.arrays, results, strict=True):
-        name, fill, args = ops[x.index]
-        if name != "fill" or users[x.index] > 1:
-            continue
-        nodes = [x.index]
-        if fill.into:
-            before, copy, from_ = ops[args[-1].index]
-            if before != "fill" or users[args[-1].index] > 1 or not copy.copies or from_[0].index != carried:
-                continue
-            nodes.append(args[-1].index)
-            args = args[:-1]
-        reads = {a.index for a in args if isinstance(a, Ref)}
-        own = [node for node, a in zip(fill.captured, args, strict=True) if a.index == carried]
-        if reads & (set(loop.arrays) - {carried}) or any(fill.into or not fill.in_place_of(node) for node in own):
+        nodes = _chain(ops, users, x.index, carried)
+        if not nodes or any(_reads_others(ops, k, carried, set(loop.arrays)) for k in nodes):
             continue
         found[x.index] = nodes
     return found
+
+
+def _chain(ops: list, users: Counter, index: int, carried: int) -> list[int]:
+    """The node of a fill, and if it changes parts of an array the nodes before it, back to a copy of what is carried.
+
+    No nodes where something else reads one of them.
+    """
+    nodes = []
+    while ops[index][0] == "fill" and users[index] == 1:
+        nodes.append(index)
+        _, fill, args = ops[index]
+        if not fill.into:
+            copies = fill.copies and args[0].index == carried
+            return nodes if copies or len(nodes) == 1 else []
+        index = args[-1].index
+    return []
+
+
+def _reads_others(ops: list, index: int, carried: int, arrays: set[int]) -> bool:
+    """Whether a fill reads arrays that a loop carries, or of its own what it does not write."""
+    _, fill, args = ops[index]
+    args = args[:-1] if fill.into else args
+    own = [node for node, a in zip(fill.captured, args, strict=True) if a.index == carried]
+    others = {a.index for a in args if isinstance(a, Ref)} & (arrays - {carried})
+    return bool(others) or any(fill.into or not fill.in_place_of(node) for node in own)
 
 
 def written_over(fill: Fill, values: dict[int, Any], args: Sequence[Ref], spare: set[int]) -> Memory | None:
@@ -179,6 +194,14 @@ class Holding:
         """An input, if a node is the last to read it, and reads it once."""
         found = index is not None and self.last.get(index) == place
         return {index} if found and sum(isinstance(a, Ref) and a.index == index for a in args) == 1 else set()
+
+    def passed_on(self, place: int, index: int, next_: Mapping[int, int]) -> set[int]:
+        """Inputs with which a loop, the node at a place, begins, and whose next are what it makes of them."""
+        _, loop, args = self.ops[index]
+        starts = [a.index for a in args[len(args) - len(loop.arrays) :]]
+        own = {self.ops[k][1]: k for k in next_ if self.ops[k][0] == "result" and self.ops[k][2][0].index == index}
+        found = {a for k, a in enumerate(starts) if ("array", k) in own and next_[own["array", k]] == a}
+        return {a for a in found if self.last_of(place, args, a)}
 
     def done(self, place: int, index: int, values: dict[int, Any]) -> None:
         """A node is written: it holds its arrays, and what it was the last to use is held no more."""

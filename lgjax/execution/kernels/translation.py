@@ -176,7 +176,8 @@ class Translation(ABC):
             if index in late:
                 continue
             if name in ("loop", "while"):
-                spare, read = holding.spare(place, args), holding.read_of(index)
+                spare = holding.spare(place, args) | holding.passed_on(place, index, next_)
+                read = holding.read_of(index)
                 (self._loop if name == "loop" else self._while)(what, index, values, args, spare, read)
             elif name == "fill":
                 spare = holding.spare(place, args) | holding.last_of(place, args, next_.get(index))
@@ -356,8 +357,9 @@ class Translation(ABC):
             if x.index not in late and values[x.index] is not to:
                 self._copied(to, values[x.index], k in waits)
         for k, (x, to) in enumerate(zip(results, arrays, strict=True)):
-            if x.index in late:
-                _, what, args = loop.ops[x.index]
+            nodes = late.get(x.index, [])
+            for index in reversed(nodes[:-1] if len(nodes) > 1 else nodes):  # the copy is left out
+                _, what, args = loop.ops[index]
                 self._fill(what, values, args[:-1] if what.into else args, to, k in waits)
 
     def _copied(self, to: Memory, source: Memory, waits: bool = False) -> None:

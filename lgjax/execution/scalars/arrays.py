@@ -18,13 +18,14 @@ from lgjax.execution.scalars import indexing
 from lgjax.execution.scalars.entries import boxed, objects
 from lgjax.execution.scalars.graph import Ref, Scalar, is_number
 from lgjax.execution.scalars.interpreter import REARRANGEMENTS
-from lgjax.execution.scalars.lookups import is_table
+from lgjax.execution.scalars.lookups import is_looked_up
 from lgjax.execution.scalars.pulls import Index, Pull, View, even, in_rows, separable, viewed
 from lgjax.execution.scalars.storage import Storage
 
 LARGE = 128  # entries of a result from which on it is computed by loops
 WORK = 512  # products in a product of matrices, from which on it is
 KEPT = 24  # entries of a result of arrays, of which smaller ones become scalars
+FEW = 64  # scalars that are written to an array one by one
 ALONE = named(Way.FOLDED, Way.ENTRY, Way.REPLACED, Way.CONVERTED)
 REDUCED = {"reduce_sum": "add"} | {name: TABLE[name].pair for name in named(Way.REDUCED) - {"reduce_prod"}}
 READ = named(Way.READ)
@@ -44,7 +45,7 @@ class Arrays(Storage):
         name, outs = eqn.primitive.name, eqn.outvars
         if (name in MOVED or name in _RULES) and not any(x.aval.size for x in outs):
             return [np.empty(x.aval.shape, object) for x in outs]
-        if name in READ and is_table(inputs[0]) and not indexing.is_known(name, inputs):
+        if name in READ and is_looked_up(name, inputs, self._by_turn):
             inputs = [self.pulled(inputs[0], eqn.invars[0].aval.dtype), *inputs[1:]]
         some = any(isinstance(x, Pull) for x in inputs)
         if not some and (
@@ -234,15 +235,18 @@ class Arrays(Storage):
         shape, sizes = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape
         most = [n - size for n, size in zip(shape, sizes, strict=True)]
         places = [indexing.within(self.graph, s[()], n) for s, n in zip(starts, most, strict=True)]
-        old, new = self.pulled(x, dtype), self.pulled(update, dtype)
+        old = self.pulled(x, dtype)
         if all(is_number(p) or self._by_turn(p) is not None for p in places):
-            view = self.filled(shape, dtype, old.at)
+            view = old.view if old is self.spare and old.view else self.filled(shape, dtype, old.at)
             for axis, (where, size) in enumerate(zip(places, sizes, strict=True)):
                 part = self._part(view, axis, where, size)
                 assert part is not None  # its entries lie in rows
                 view = part
-            found = self.filled(sizes, dtype, new.at, into=(view, math.prod(shape)))
-            return viewed(View(found.memory, 0, in_rows(shape)), dtype)
+            whole, few = (view, math.prod(shape)), isinstance(update, np.ndarray) and update.size <= FEW
+            fill = lambda: self.filled(sizes, dtype, self.pulled(update, dtype).at, into=whole).memory
+            memory = self.written(update, dtype, whole) if few else fill()
+            return viewed(View(memory, 0, in_rows(shape)), dtype)
+        new = self.pulled(update, dtype)
         if any(not is_number(p) and size != 1 for p, size in zip(places, sizes, strict=True)):
             return None
         if any(is_number(p) and n for p, n in zip(places, most, strict=True)):

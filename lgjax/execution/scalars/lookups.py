@@ -3,14 +3,14 @@
 Read first: `indexing.py`, which reads small ones by choices. Next: `program.py`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from lgjax.execution._jax import Literal, jaxprs_in, while_parts
 from lgjax.execution.jaxprs import remembered
 from lgjax.execution.primitives import Way, named
 from lgjax.execution.scalars.graph import is_number
-from lgjax.execution.scalars.indexing import LOOKED_UP
+from lgjax.execution.scalars.indexing import LOOKED_UP, is_known
 from lgjax.execution.scalars.pulls import Pull
 
 READ = named(Way.READ)
@@ -22,6 +22,15 @@ def is_table(x: Any) -> bool:
     if isinstance(x, Pull) or x.size < LOOKED_UP or not all(map(is_number, x.flat)):
         return False
     return len(set(map(repr, x.flat))) > 1  # equal entries leave no choice
+
+
+def is_looked_up(name: str, inputs: Sequence, by_turn: Callable) -> bool:
+    """Whether a large known array is read at numbers that are not known; whole numbers at numbers by turn are known."""
+    if not is_table(inputs[0]) or is_known(name, inputs):
+        return False
+    numbers = [a for x in inputs[1:] for a in x.flat]
+    whole = all(type(x) is int for x in inputs[0].flat)
+    return not (whole and all(is_number(a) or by_turn(a) is not None for a in numbers))
 
 
 def looked_up(jaxpr: Any) -> tuple[frozenset[int], bool]:

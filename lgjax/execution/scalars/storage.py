@@ -90,6 +90,18 @@ class Storage:
         node = self.graph.node("fill", fill, *args, key=id(fill))
         return View(node, 0, in_rows(shape))
 
+    def written(self, numbers: np.ndarray, dtype: np.dtype, into: tuple[View, int]) -> Ref:
+        """An array in memory in which the view of a few entries has new numbers, written one by one."""
+        body, (view, length) = self.run.inner(), into
+        places, values = [], []
+        for index in np.ndindex(*numbers.shape):
+            first, steps, of = view.place(body, index)
+            places.append((first, steps, tuple(x.index for x in of)))
+            values.append(body.capture(numbers[index]))
+        loops = {"sizes": [], "outer": 0, "turns": [], "captured": body.captured, "totals": [], "start": 0}
+        fill = Fill(body.graph, values, **loops, places=places, length=length, dtype=dtype, into=True)
+        return self.graph.node("fill", fill, *body.outside, view.memory, key=id(fill))
+
     @staticmethod
     def _sum(body: Any, entry: Callable, total: Scalar, within: list, terms: int) -> Scalar:
         """The total with so many terms more, which are added first: none of them waits for the turn before."""

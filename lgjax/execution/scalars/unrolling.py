@@ -22,7 +22,7 @@ from lgjax.execution.scalars.loops import Loops
 
 FREQUENT = {"jit"} | named(Way.FOLDED, Way.CONVERTED, Way.MOVED, Way.JOINED)  # none has a rule in this file
 INSIDE, GIVEN = named(Way.INSIDE), named(Way.GIVEN)
-SCATTERS = named(Way.WRITTEN) - {"dynamic_update_slice"}
+SCATTERS = named(Way.WRITTEN)
 
 
 class Unrolling(Loops):
