@@ -117,6 +117,9 @@ class ChosenRows:
         count = self.y.shape[1]
         return Factors([self.y], [self.columns.inverse], None, (tuple(range(count)),), count)
 
+    def masked(self, x: Array) -> Array:
+        return x
+
     def factor(self) -> Array:
         return jnp.sqrt(self.columns.inverse)[:, None] * self.y
 

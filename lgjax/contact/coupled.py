@@ -5,14 +5,15 @@ Read first: `step.py`, the scheme, and `rows.py`.
 
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.bounded import ChosenRows
-from lgjax.contact.cones.algebra import plus_diagonal
+from lgjax.contact.block_rows import BlockRows
+from lgjax.contact.bounded import Chosen, ChosenRows
+from lgjax.contact.cones.algebra import own_blocks, plus_diagonal
 from lgjax.contact.cones.factors import Factors, times
 from lgjax.contact.cones.law import ConeProblem, largest_part
 from lgjax.contact.cones.solver import in_turn, ridge_of, solve_cones
@@ -20,7 +21,6 @@ from lgjax.contact.geometry.detection import ContactPoints
 from lgjax.contact.responses import Columns
 from lgjax.contact.rows import Acting, BodyRows, JointRows
 from lgjax.execution.kept import keep, known
-from lgjax.numerics.rank import product
 
 Array = jax.Array
 
@@ -31,6 +31,8 @@ STANDARD_GRAVITY = 9.81
 ENOUGH = 0.1
 # Units of round-off of its own response that a row keeps which loops hold entirely.
 TRACE_EPS = 8
+# Units of round-off of the largest coordinate of a contact below which a gap counts as closed.
+GAP_EPS = 16
 # Contacts at rest push each other by up to this many times the velocity change from a step's forces: no impact.
 MANY_TIMES = 10
 
@@ -56,8 +58,8 @@ class Law(NamedTuple):
 class Task(NamedTuple):
     """What a step asks of its contacts, limits and dry joints.
 
-    columns: how the tree responds. v_t, v_free: (nv,), see `step.py`. held: answers (m, nv) and inverse (m, m) of
-    bilateral rows, None without any. moved: see `bounded.Chosen`, None where all contacts act.
+    columns: how the tree responds. v_t, v_free: (nv,), see `step.py`. points, law: of all candidates. held: answers (m,
+    nv) and inverse (m, m) of bilateral rows, None without any. chosen: those that act, None where all do.
     """
 
     columns: Columns
@@ -67,7 +69,7 @@ class Task(NamedTuple):
     joints: JointRows
     law: Law
     held: tuple[Array, Array] | None
-    moved: Array | None
+    chosen: Chosen | None
 
 
 class Solutions(NamedTuple):
@@ -85,9 +87,9 @@ class Coupled(NamedTuple):
     """Solution of all contacts and joints together.
 
     y: (nv, 2) of impulses and displacements, as `FactoredDynamics.respond` takes it. impulse: (n, 3). velocity: (n, 3)
-    after the impulses. joint_impulse: (nv,). residual, sweeps: as in `Impact`. solutions: those that
-    derivatives start from. excess: of each island, J, the work of the displacements minus the energy that the impulses
-    have lost, where restitution is given. passed_on: () bool, see `_passed_on`.
+    after the impulses, where all contacts act. joint_impulse: (nv,). residual, sweeps: as in `Impact`. solutions: those
+    that derivatives start from. excess: of each island, J, the work of the displacements minus the energy that the
+    impulses have lost, where restitution is given. passed_on: () bool, see `_passed_on`.
     """
 
     y: Array
@@ -119,23 +121,54 @@ def _(settings, acting, primals, tangents):
 
 
 def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -> Coupled:
+    """With blocks where they pay, for all candidates; else with a dense matrix, for those that act.
+
+    Solutions are of those that act; the start is of all candidates, except for the solutions that are known.
+    """
+    columns, points, joints, law, chosen = task.columns, task.points, task.joints, task.law, task.chosen
+    blocks = acting.pattern is not None and task.held is None
+    if blocks and settings.max_sweeps:
+        acts = jnp.ones(len(points.gap), bool) if chosen is None else ~chosen.waiting
+        rows = BlockRows(acting, columns, points, joints, acts)
+        found = _solved(settings, acting, rows, task, start, True)
+        if chosen is None:
+            return found
+        solutions = _of_chosen(chosen, found.solutions, len(acts))
+        return found._replace(solutions=solutions, velocity=jnp.zeros_like(found.velocity))
+    if chosen is None:
+        return _solved(settings, acting, BodyRows(acting, columns, points, joints), task, start, blocks)
+    assert acting.bounded is not None
+    count, acting = len(points.gap), acting.bounded
+    start = _of_chosen(chosen, start, count) if settings.max_sweeps else start
+    points, friction, restitution = jax.tree.map(chosen.of, (points, *law[:2]))
+    task = task._replace(points=points, law=law._replace(friction=friction, restitution=restitution))
+    found = _solved(settings, acting, ChosenRows(acting, columns, points, joints, chosen.moved), task, start, blocks)
+    impulse = chosen.among_all(found.impulse, count)
+    return found._replace(impulse=impulse, velocity=jnp.zeros_like(impulse))
+
+
+def _of_chosen(chosen: Chosen, all_of: Solutions, count: int) -> Solutions:
+    """The solutions of those that act, of `count` candidates."""
+    rows = lambda x: jnp.concatenate([chosen.of(x[: 3 * count].reshape(count, 3)).reshape(-1), x[3 * count :]])
+    normals = jnp.concatenate([chosen.of(all_of.lift[:count]), all_of.lift[count:]])
+    return Solutions(rows(all_of.plain), rows(all_of.bouncing), normals)
+
+
+def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, start: Solutions, closes: bool) -> Coupled:
+    """The impulses and displacements of rows, and what they change. closes: as in `_open`."""
     points, joints, law, v_free = task.points, task.joints, task.law, task.v_free
     n, limited = len(points.gap), acting.limited
-    every = task.columns, points, joints
-    rows = BodyRows(acting, *every) if task.moved is None else ChosenRows(acting, *every, task.moved)
-    operator, rates = rows.operator(), rows.rates
-    if task.held is not None:
-        answers, inverse = task.held
-        operator = replace(operator, held=(jnp.stack([rates(answer) for answer in answers]), inverse))
-    G = _entries(operator, n)
+    rates = rows.rates
+    G, operator = _matrix(rows, task, n)
     # Points of a face can share a load in many ways: the solver then takes the smaller matrices of the velocities.
-    factor = rows.factor() if acting.faces and task.held is None and len(G) > len(v_free) else None
+    shared = acting.faces and task.held is None and 3 * n + len(acting.joints) > len(v_free)
+    factor = rows.factor() if shared and not isinstance(rows, BlockRows) else None
     u = rates(v_free)
     fastest = jnp.max(jnp.abs(u))
-    gap = jnp.concatenate([points.gap, joints.gap])
-    opens = -2 / law.h * jnp.maximum(gap, jnp.zeros_like(gap))
+    gap = jnp.concatenate([rows.masked(points.gap), joints.gap])
+    opens = -2 / law.h * _open(gap, points, closes)
     smooth = law.smoothing
-    barrier = None if smooth is None else jnp.broadcast_to(2 * STANDARD_GRAVITY * smooth, points.gap.shape)
+    barrier = None if smooth is None else rows.masked(jnp.broadcast_to(2 * STANDARD_GRAVITY * smooth, points.gap.shape))
 
     def solve(allowed, guess, active):
         problem = ConeProblem(
@@ -147,7 +180,7 @@ def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -
     bouncing = law.restitution is not None and n > 0
     before = rates(task.v_t) if bouncing else u
     if bouncing:
-        bounces, allowed = _rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], points.gap, law.restitution, law.h)
+        bounces, allowed = _rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], gap[:n], law.restitution, law.h)
         found = _bouncing(settings, solve, start, opens, jnp.concatenate([allowed, opens[n:]]), bounces)
         plain, further, residual, sweeps = found
         islands = [own for own, _ in acting.islands]
@@ -160,7 +193,7 @@ def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -
     after = u + times(G, operator, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
     left_open = gap + 0.5 * law.h * after[normals]
-    least = G[normals][:, normals], operator.between(normals)
+    least = (G.normals(limited), None) if operator is None else (G[normals][:, normals], operator.between(normals))
     lift, left = _lift(settings, *least, left_open, start.lift, law.h, fastest)
     pushed = _spread(normals, lift, x)
     y = jnp.stack([rows.response(f) for f in (x, pushed)], 1)
@@ -209,6 +242,28 @@ def _entries(operator: Factors, contacts: int) -> Array:
     return plus_diagonal(G, more)
 
 
+def _matrix(rows: Any, task: Task, contacts: int) -> tuple[Any, Factors | None]:
+    """`ConeProblem.G`, and its operator where it is not by blocks."""
+    if isinstance(rows, BlockRows):
+        return rows.matrix(), None
+    operator = rows.operator()
+    if task.held is not None:
+        answers, inverse = task.held
+        operator = replace(operator, held=(jnp.stack([rows.rates(answer) for answer in answers]), inverse))
+    return _entries(operator, contacts), operator
+
+
+def _open(gap, points: ContactPoints, closes: bool):
+    """Gaps, 0 where they are closed. closes: whether gaps count as closed that are round-off of positions.
+
+    By them the points of a face would seem to contradict each other.
+    """
+    if not closes:
+        return jnp.maximum(gap, jnp.zeros_like(gap))
+    least = GAP_EPS * float(jnp.finfo(gap.dtype).eps) * jnp.max(jnp.abs(points.point), initial=0.0)
+    return jnp.where(gap > jax.lax.stop_gradient(least), gap, jnp.zeros_like(gap))
+
+
 def _excess(islands, u, before, after, x, pushed, h) -> Array:
     """Work, J, of the displacements and impulses x together, where it is positive; (islands,).
 
@@ -233,9 +288,8 @@ def _passed_on(G, x, before, u, restitution) -> Array:
     u (n,) that with the forces of the step. Contacts at rest pass on a few times that change; it does not count.
     """
     n = len(before)
-    blocks = G[: 3 * n, : 3 * n].reshape(n, 3, n, 3)[np.arange(n), 0, np.arange(n)]
     impulse = x[: 3 * n].reshape(n, 3)
-    driven = -(product(G, x)[: 3 * n : 3] - jnp.sum(blocks * impulse, 1))
+    driven = -(times(G, None, x)[: 3 * n : 3] - jnp.sum(own_blocks(G, n)[:, 0] * impulse, 1))
     noise = MANY_TIMES * jnp.max(jnp.abs(u - before)) + TRACE_EPS * float(jnp.finfo(u.dtype).eps) * jnp.max(jnp.abs(u))
     return jnp.any((restitution > 0) & (impulse[:, 0] > 0) & (driven > jnp.maximum(noise, -before)))
 
@@ -259,7 +313,7 @@ def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
     return jax.lax.stop_gradient(bounces), jnp.where(closing, jnp.maximum(demanded, opens), opens)
 
 
-def _lift(settings: Settings, G, operator: Factors, gap, guess, h, fastest) -> tuple[Array, Array]:
+def _lift(settings: Settings, G, operator: Factors | None, gap, guess, h, fastest) -> tuple[Array, Array]:
     """Displacement impulses (n,) along normals and limits that leave no gap negative, and the error left (), m.
 
     Their tolerance is that of the displacements of a step, at the fastest velocity.

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.cones.blocks import Pattern
 from lgjax.contact.cones.factors import Factors
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.geometry.detection import ContactPoints, sides
@@ -28,6 +29,7 @@ from lgjax.contact.responses import (
 )
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
+from lgjax.multibody.tree import Tree
 
 Array = jax.Array
 
@@ -63,7 +65,9 @@ class Acting(NamedTuple):
     touching: (contact, sign) of each side of a contact that is not the ground; three forces act there. parts: the
     segments of these forces, then of those at joints. joints: indices into v of the joints with limits, then of those
     with dry friction; the first `limited` have limits. islands: rows and indices into v of the uncoupled parts of the
-    mechanism that have rows. faces: whether two bodies have several contacts with each other.
+    mechanism that have rows. faces: whether two bodies have several contacts with each other. ends: of each contact the
+    two bodies, -1 for the ground. pattern: of a matrix by blocks, None where a dense one takes less time. bounded: the
+    same where the nearest contacts alone act, which may be any, None where all do.
     """
 
     touching: tuple[tuple[int, int], ...]
@@ -72,6 +76,10 @@ class Acting(NamedTuple):
     limited: int
     islands: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     faces: bool = False
+    ends: tuple[tuple[int, int], ...] = ()
+    pattern: Pattern | None = None
+    bounded: "Acting | None" = None
+    tree: Tree | None = None
 
     @classmethod
     def of(cls, contacts: Contacts, model: Model, joined: Sequence[tuple[int, ...]] = ()) -> "Acting":
@@ -83,7 +91,16 @@ class Acting(NamedTuple):
         own = tuple(dofs[0] for dofs in joints)
         islands, faces = _islands(contacts, model, joined), len(set(pairs)) < len(pairs)
         touching = tuple((n, sign) for n, sign, _ in on)
-        return cls(touching, segments([*ways, *joints]), own, len(contacts.limited), islands, faces)
+        return cls(
+            touching,
+            segments([*ways, *joints]),
+            own,
+            len(contacts.limited),
+            islands,
+            faces,
+            tuple(ends),
+            tree=model.tree,
+        )
 
     def rows(self, contacts: int) -> np.ndarray:
         """The row of each force."""
@@ -110,6 +127,10 @@ class BodyRows:
     def operator(self) -> Factors:
         """J M^-1 J^T of all rows."""
         return operator(self.columns, self.acting.parts, self.y, self.rows)
+
+    def masked(self, x: Array) -> Array:
+        """Values (contacts,), 0 of those that do not act."""
+        return x
 
     def factor(self) -> Array:
         """Factor F (nv, rows) with F^T F = J M^-1 J^T."""

@@ -44,12 +44,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.bilateral import Bilateral, Implicit, bilateral, joined, own_inertia
-from lgjax.contact.bounded import acting_of, choose, velocities
+from lgjax.contact.block_rows import acting_in
+from lgjax.contact.bounded import choose, velocities
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.coupled import Law, Settings, Solutions, Task, coupled
 from lgjax.contact.geometry.detection import detect
 from lgjax.contact.responses import FactoredDynamics
-from lgjax.contact.rows import Acting, joint_rows
+from lgjax.contact.rows import joint_rows
 from lgjax.dynamics.energy import kinetic_energy
 from lgjax.dynamics.forward import articulated_body
 from lgjax.dynamics.inverse import inverse_dynamics
@@ -171,21 +172,19 @@ def _impact(
     points = detect(contacts, model, free.poses, free.origin)
     joints = joint_rows(contacts, model, q, h)
     law = Law(contacts.friction, contacts.restitution, h, contacts.smoothing)
-    acting = Acting.of(contacts, model, together)
+    acting = acting_in(contacts, model, together)
     inexact, points = points.status != 0, points._replace(status=None)
     if not (len(contacts) or acting.joints):
         return _untouched(v_free, points.gap, held, inexact)
     rows = None if held is None else (held.answers, held.inverse)
-    every, chosen, moved, before = points, None, None, v_free
+    chosen, before = None, v_free
     if contacts.nearest is not None:
         before = velocities(contacts, model, free.columns.S, points, v_free)[:, 0]
         chosen = choose(contacts, model, points.gap + 0.5 * h * before)
-        acting, moved = acting_of(contacts, model.tree, acting), chosen.moved
-        points, guess, friction, restitution = jax.tree.map(chosen.of, (points, guess, *law[:2]))
-        law = law._replace(friction=friction, restitution=restitution)
+        guess = jnp.where(chosen.waiting[:, None], jnp.zeros_like(guess), guess)
     full = jnp.concatenate([guess.reshape(-1), jnp.zeros(len(acting.joints), guess.dtype)])
     none = jnp.zeros(len(points.gap) + len(joints.gap), guess.dtype)
-    task = Task(free.columns, v_t, v_free, points, joints, law, rows, moved)
+    task = Task(free.columns, v_t, v_free, points, joints, law, rows, chosen)
     found = coupled(settings, acting, task, Solutions(full, full, none))
     dv, dq = free.respond(found.y)
     if held is not None:
@@ -196,14 +195,11 @@ def _impact(
         after, lift = kept * after, dq + 0.5 * h * (1 - kept) * after
     impulse, velocity, left_out = found.impulse, found.velocity, jnp.zeros((), bool)
     if chosen is not None:
-        impulse, velocity = (
-            chosen.among_all(impulse, len(contacts)),
-            velocities(contacts, model, free.columns.S, every, after),
-        )
-        met = every.gap + 0.5 * h * jnp.minimum(before, velocity[:, 0]) < 0
+        velocity = velocities(contacts, model, free.columns.S, points, after)
+        met = points.gap + 0.5 * h * jnp.minimum(before, velocity[:, 0]) < 0
         left_out = jnp.any(met & chosen.waiting)
     more = found.joint_impulse, found.residual, found.sweeps
-    return Impact(after, lift, impulse, velocity, every.gap, *more, held, found.passed_on, inexact, left_out)
+    return Impact(after, lift, impulse, velocity, points.gap, *more, held, found.passed_on, inexact, left_out)
 
 
 def _untouched(v, gap, held, inexact) -> Impact:

@@ -39,3 +39,12 @@ def in_any_system(wanted: Array) -> Array:
 @in_any_system.def_vmap
 def _(size: int, batched: list[bool], wanted: Array) -> tuple[Array, bool]:
     return in_any_system(jnp.any(wanted, 0) if batched[0] else wanted), False
+
+
+def only_if(wanted: Array, function: Callable[[State], State], state: State) -> State:
+    """function(state) where it is `wanted` (), and else the state as it is.
+
+    A `lax.cond` computes short branches always; this is worth its jump in a loop over things of which many are idle.
+    """
+    go = lambda carry: (jnp.zeros_like(wanted), function(carry[1]))
+    return jax.lax.while_loop(lambda carry: carry[0], go, (wanted, state))[1]

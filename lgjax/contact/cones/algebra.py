@@ -6,6 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.cones.blocks import BlockMatrix
+from lgjax.numerics.rank import product
+
 Array = jax.Array
 
 SEGMENT = 12  # columns that are eliminated by one loop
@@ -13,15 +16,30 @@ BLOCK = 3  # of them at once, which reads and writes the others once
 SMALL = 200  # rows of a system that is solved here; a library solves larger ones
 
 
+def times(G: Array | BlockMatrix, x: Array) -> Array:
+    """G x (n,)."""
+    return G.times(x) if isinstance(G, BlockMatrix) else product(G, x)
+
+
 @jax.jit
-def diagonal(G: Array) -> Array:
+def diagonal(G: Array | BlockMatrix) -> Array:
     """(n,) of G (n, n)."""
-    return G.reshape(-1)[:: len(G) + 1]
+    return G.diagonal() if isinstance(G, BlockMatrix) else G.reshape(-1)[:: len(G) + 1]
+
+
+@partial(jax.jit, static_argnames="k")
+def own_blocks(G: Array | BlockMatrix, k: int) -> Array:
+    """The blocks (k, 3, 3) of contacts on the diagonal of G."""
+    if isinstance(G, BlockMatrix):
+        return G.own
+    return G[: 3 * k, : 3 * k].reshape(k, 3, k, 3)[np.arange(k), :, np.arange(k)]
 
 
 @jax.jit
-def plus_diagonal(G: Array, d: Array) -> Array:
+def plus_diagonal(G: Array | BlockMatrix, d: Array):
     """G (m, n) + diag d (m,)."""
+    if isinstance(G, BlockMatrix):
+        return G.plus(d)
     m, n = G.shape
     return G.reshape(-1).at[np.arange(0, m * (n + 1), n + 1)].add(d, unique_indices=True).reshape(G.shape)
 

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.contact.cones import algebra
+from lgjax.contact.cones.blocks import BlockMatrix
 from lgjax.numerics.rank import product
 
 Array = jax.Array
@@ -82,18 +84,14 @@ class Factors:
         return replace(self, y=y, held=held, at=at, count=len(rows))
 
 
-def times(G: Array, factors: Factors | None, x: Array) -> Array:
+def times(G: Array | BlockMatrix, factors: Factors | None, x: Array) -> Array:
     """G x (n,). With factors, derivatives go through them, and G is a constant."""
-    return product(G, x) if factors is None else _times(G, factors, x)
+    return algebra.times(G, x) if factors is None else _times(G, factors, x)
 
 
-def diagonal_of(G: Array, factors: Factors | None) -> Array:
+def diagonal_of(G: Array | BlockMatrix, factors: Factors | None) -> Array:
     """The diagonal (n,) of G, with derivatives as `times` has them."""
-    return _diagonal(G, factors) if factors is not None else _entries(G)
-
-
-def _entries(G: Array) -> Array:
-    return G.reshape(-1)[:: len(G) + 1]
+    return _diagonal(G, factors) if factors is not None else algebra.diagonal(G)
 
 
 @jax.custom_jvp
@@ -109,7 +107,7 @@ def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 @jax.custom_jvp
 def _diagonal(G: Array, factors: Factors) -> Array:
-    return _entries(G)
+    return algebra.diagonal(G)
 
 
 @_diagonal.defjvp

@@ -24,7 +24,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import diagonal, plus_blocks, plus_diagonal, solve
+from lgjax.contact.cones.algebra import diagonal, plus_blocks, plus_diagonal, solve, times
+from lgjax.contact.cones.block_steps import changes
+from lgjax.contact.cones.blocks import BlockMatrix
 from lgjax.contact.cones.law import ConeProblem
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.rank import product
@@ -44,10 +46,10 @@ class _Scaled(NamedTuple):
     with rows and columns times scale (n,): the loops of steps hold no other one. b: (n,).
     low, high: (r,). barrier: (k,) or None. unit: (n,), what 1 stands for in each row, N s; 0 for what cannot be other
     than 0: tangents without friction, and rows between bounds that are 0. factor: None or F (m, n) and the diagonal
-    (n,) of G = F^T F + diagonal.
+    (n,) of G = F^T F + diagonal; None with a `BlockMatrix`.
     """
 
-    G: Array
+    G: Array | BlockMatrix
     scale: Array
     b: Array
     low: Array
@@ -90,6 +92,8 @@ def _scaled(p: ConeProblem) -> _Scaled:
     friction = jnp.minimum(p.friction, MOST_FRICTION)
     normal, tangent = 1 / jnp.maximum(friction, like), jnp.minimum(friction, like)
     contacts = jnp.stack([normal, tangent, tangent], 1).reshape(3 * k)
+    if isinstance(p.G, BlockMatrix):  # rows that do not act are held
+        p = p._replace(high=jnp.where(p.G.acts[k:], p.high, p.low))
     scale = jnp.concatenate([contacts, (p.high > p.low).astype(like.dtype)])
     barrier = None
     if p.barrier is not None:
@@ -105,6 +109,8 @@ def _middle(s: _Scaled) -> _Point:
     """The point from which the method starts."""
     k = s.contacts
     tips = jnp.zeros((k, 3), s.b.dtype).at[:, 0].set(1)
+    if isinstance(s.G, BlockMatrix):
+        tips = jnp.where(s.G.acts[:k, None], tips, jnp.zeros_like(tips))
     one, none = jnp.ones_like(s.low), jnp.zeros_like(s.low)
     below, above = jnp.isfinite(s.low), jnp.isfinite(s.high)
     inside = jnp.where(below, s.low + one, jnp.where(above, s.high - one, none))
@@ -122,17 +128,17 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     below = jnp.where(has_lower, z.x[3 * k :] - s.low, 1)
     above = jnp.where(has_upper, s.high - z.x[3 * k :], 1)
     products = jnp.sum(_product(x, z.w)[:, 0]) + jnp.sum(below * z.lower + above * z.upper)
-    count = k + jnp.sum(has_lower.astype(x.dtype) + has_upper.astype(x.dtype))
+    contacts = jnp.sum(s.G.acts[:k].astype(x.dtype)) if isinstance(s.G, BlockMatrix) else k
+    count = contacts + jnp.sum(has_lower.astype(x.dtype) + has_upper.astype(x.dtype))
     aim = jnp.clip((1 - z.part) ** 2, LEAST, LARGEST) * products / count
 
-    sliding, soft, miss = _velocities(s, z, coupling)
-    right = (-_product(x, z.w + miss)).at[:, 0].add(aim)
-    through = lambda a: _product(x, sliding(_vectors(a, k)))
     own, force = z.lower / below + z.upper / above, jnp.where(has_lower, aim / below, none)
     own, force = _rows(s, z, own, force - jnp.where(has_upper, aim / above, none))
-    blocks = _arrow(z.w) + _product(x, soft[..., None] * jnp.eye(3, dtype=x.dtype))
-    dx = _solve(s, through, blocks, own, jnp.concatenate([right.reshape(3 * k), force]))
-    dw, row = miss + sliding(_vectors(_times(s, dx), k)) + soft * _vectors(dx, k), dx[3 * k :]
+    if isinstance(s.G, BlockMatrix):
+        dx, dw = changes(s, z.x, z.w, coupling, aim, own, force)
+    else:
+        dx, dw = _changes(s, z, coupling, aim, own, force)
+    row = dx[3 * k :]
     lower = jnp.where(has_lower, (aim - z.lower * row) / below - z.lower, none)
     upper = jnp.where(has_upper, (aim + z.upper * row) / above - z.upper, none)
 
@@ -147,6 +153,18 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     part = jnp.min(FRACTION * jnp.concatenate(ends), initial=1.0)
     move = lambda old, change: old + part * change
     return _Point(move(z.x, dx), move(z.w, dw), move(z.lower, lower), move(z.upper, upper), part)
+
+
+def _changes(s: _Scaled, z: _Point, coupling: Array, aim: Array, own: Array, force: Array) -> tuple[Array, Array]:
+    """The Newton step: dx (n,) and dw (k, 3)."""
+    k = s.contacts
+    x = _vectors(z.x, k)
+    sliding, soft, miss = _velocities(s, z, coupling)
+    right = (-_product(x, z.w + miss)).at[:, 0].add(aim)
+    through = lambda a: _product(x, sliding(_vectors(a, k)))
+    blocks = _arrow(z.w) + _product(x, soft[..., None] * jnp.eye(3, dtype=x.dtype))
+    dx = _solve(s, through, blocks, own, jnp.concatenate([right.reshape(3 * k), force]))
+    return dx, miss + sliding(_vectors(_times(s, dx), k)) + soft * _vectors(dx, k)
 
 
 def _velocities(s: _Scaled, z: _Point, coupling: Array) -> tuple[Callable, Array, Array]:
@@ -203,7 +221,7 @@ def _solve(s: _Scaled, through: Callable, blocks: Array, own: Array, right: Arra
 def _times(s: _Scaled, x: Array) -> Array:
     """G x (n,)."""
     if s.factor is None:
-        return s.scale * product(s.G, s.scale * x)
+        return s.scale * times(s.G, s.scale * x)
     F, ridge = s.factor
     return product(F.T, product(F, x)) + ridge * x
 

@@ -31,14 +31,14 @@ Array = jax.Array
 class ConeProblem(NamedTuple):
     """A problem with k contacts and r further rows, n = 3 k + r.
 
-    G: (n, n) symmetric, positive semidefinite with positive diagonal. b: (n,). friction: (k,), finite. low, high: (r,),
-    may be infinite, and equal only if both are 0. barrier: (k,) >= 0: 0 and None are the law itself; otherwise
-    x_n u_n = barrier / G_nn, which is smooth. factor: None or F (m, n), m < n, with G = F^T F; in the solver, F
-    with the diagonal (n,) that it adds to G. operator: None or G by its factors, through which derivatives go; then G
-    itself is a constant to them, and has `solver.ridge_of` on its diagonal.
+    G: (n, n) symmetric, positive semidefinite with positive diagonal, or a `BlockMatrix`. b: (n,). friction: (k,),
+    finite. low, high: (r,), may be infinite, and equal only if both are 0. barrier: (k,) >= 0: 0 and None are the law
+    itself; otherwise x_n u_n = barrier / G_nn, which is smooth. factor: None or F (m, n), m < n, with G = F^T F; in the
+    solver, F with the diagonal (n,) that it adds to G. operator: None or G by its factors, through which derivatives
+    go; then G itself is a constant to them, and has `solver.ridge_of` on its diagonal.
     """
 
-    G: Array
+    G: Any
     b: Array
     friction: Array
     low: Array
@@ -61,7 +61,7 @@ class ConeProblem(NamedTuple):
 
 
 @partial(jax.jit, static_argnames="k")
-def steps_of_parts(G: Array, k: int) -> tuple[Array, Array, Array]:
+def steps_of_parts(G: Any, k: int) -> tuple[Array, Array, Array]:
     """Step sizes, impulse per velocity: (k,) of normals, (k,) of tangents, (r,) of further rows."""
     return steps_of(diagonal(G), k)
 
@@ -119,7 +119,7 @@ def natural_map(p: ConeProblem, x: Array) -> Array:
 
 
 @partial(jax.jit, static_argnames="k")
-def step_of_rows(G: Array, k: int) -> Array:
+def step_of_rows(G: Any, k: int) -> Array:
     """Step sizes, impulse per velocity, of all rows (n,)."""
     return _of_rows(*steps_of_parts(G, k))
 
@@ -137,6 +137,12 @@ def project(p: ConeProblem, z: Array) -> Array:
     tangents = scaled_disc(Z[:, 1], Z[:, 2], p.friction * normal)
     rows = jnp.clip(z[3 * k :], p.low, p.high)
     return jnp.concatenate([jnp.stack([normal, *tangents], 1).reshape(3 * k), rows])
+
+
+def contact_image(z: Array, friction: Array, barrier: Array | None, step: Array) -> Array:
+    """`project` of one contact, z (3,), friction (), barrier () and the normal's step size ()."""
+    normal = push(z[0], barrier, step)
+    return jnp.stack([normal, *scaled_disc(z[1], z[2], friction * normal)])
 
 
 def largest_part(times: Callable, u, x, step, islands: Sequence[Sequence[int]] = ()) -> Array:

@@ -14,6 +14,9 @@ Read first: `law.py`, the problem.
    are slow and interior points cheap: their steps solve systems of the size of F F^T. Then systems try them after
    `EARLY` sweeps, the first time where no sweep has come within the limit.
 
+   With a `BlockMatrix` (`blocks.py`) whose contacts share loads, attempts cost no more than a few sweeps, and come
+   after two of them, without acceleration.
+
 4. A system that stalls is done if the law holds within a limit. Below a robot that lies, contacts share the load in
    many ways. If their velocities contradict each other, be it by 1e-12 m/s, only a few of them can carry it all, and
    each sweep shifts the load by no more than this contradiction.
@@ -34,7 +37,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.cones.algebra import diagonal, plus_diagonal
-from lgjax.contact.cones.attempts import attempt, early_attempt
+from lgjax.contact.cones.attempts import BRIEF, attempt, early_attempt, face_attempt
+from lgjax.contact.cones.blocks import BlockMatrix, sweep
 from lgjax.contact.cones.law import ConeProblem, disc, natural_map, push, step_of_rows, steps_of_parts
 from lgjax.contact.cones.newton import solve_linearized
 from lgjax.numerics import small_matrix as sm
@@ -50,6 +54,8 @@ EARLY = 10, 25  # sweeps before the early attempts of problems with a factor
 ACCELERATED = 40  # the first sweeps, which are accelerated
 EASIER = 1.0, 4.0, 16.0, 64.0  # factors on the tolerance in successive cycles: some systems have more round-off
 STALL_SWEEPS, STALL_PART = 5, 0.5  # a system stalls if so many sweeps leave more than this part of the least change
+FACE_SWEEPS = 2  # before an attempt for faces, and between the first ones
+PAUSE = 30  # sweeps between later ones
 LATER = 4.0  # factor on the limit from the third cycle on
 SHORTENED = 0.5  # part of a sweep's change that is applied, in every other cycle after the first
 RIDGE = 4.0  # added to the diagonal of G, in units of its round-off: redundant contacts share their load
@@ -133,7 +139,7 @@ def _sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
     The change is that of the first local step at each contact: several steps may go in a circle, and then end with the
     impulses that they began with, although these break the law.
     """
-    k, n = len(p.friction), len(p.G)
+    k, n = len(p.friction), len(x)
     slices = lambda arrays, start, size: [jax.lax.dynamic_slice_in_dim(a, start, size) for a in arrays]
 
     def take(found, i, x, change):
@@ -141,27 +147,51 @@ def _sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
         return x, jnp.maximum(change, found[-1])
 
     def contact(i, state):
-        own = slices((p.G, p.b, state[0]), 3 * i, 3) + slices((*steps[:2], p.friction), i, 1)
-        own += [None] if p.barrier is None else slices([p.barrier], i, 1)
-        block = jax.lax.dynamic_slice_in_dim(own[0], 3 * i, 3, 1)
-        return take(_contact(state[0], block, *own), 3 * i, *state)
+        G, b, own = slices((p.G, p.b, state[0]), 3 * i, 3)
+        block = jax.lax.dynamic_slice_in_dim(G, 3 * i, 3, 1)
+        found = _contact(block, product(G, state[0]) + b, own, *_own_law(p, steps, i))
+        return take(found, 3 * i, *state)
 
     def row(j, state):
         i = 3 * k + j
-        own = slices((p.G, p.b, state[0]), i, 1) + slices((steps[2], p.low, p.high), j, 1)
-        return take(_row(state[0], *own), i, *state)
+        G, b, own = slices((p.G, p.b, state[0]), i, 1)
+        found = _row(product(G, state[0]) + b, own, *slices((steps[2], p.low, p.high), j, 1))
+        return take(found, i, *state)
 
+    if isinstance(p.G, BlockMatrix):
+        return _block_sweep(p, steps, x)
     state = x, jnp.zeros_like(x[0])
     state = jax.lax.fori_loop(0, k, contact, state) if k else state
     return jax.lax.fori_loop(0, n - 3 * k, row, state) if n > 3 * k else state
 
 
-def _contact(x, block, G, b, own, step_n, step_t, friction, barrier) -> Array:
+def _block_sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
+    """`_sweep` for a `BlockMatrix`."""
+    slices = lambda arrays, start, size: [jax.lax.dynamic_slice_in_dim(a, start, size) for a in arrays]
+
+    def contact(i, u, own):
+        (block,) = slices((p.G.own,), i, 1)
+        (b,) = slices((p.b,), 3 * i, 3)
+        return _contact(block[0], u + b, own, *_own_law(p, steps, i))
+
+    def row(j, u, own):
+        (b,) = slices((p.b,), 3 * len(p.friction) + j, 1)
+        return _row(u + b, own, *slices((steps[2], p.low, p.high), j, 1))
+
+    return sweep(p.G, contact, row, x)
+
+
+def _own_law(p: ConeProblem, steps: tuple, i) -> list[Array | None]:
+    """Step sizes, friction and barrier of contact i, (1,) each."""
+    own = [jax.lax.dynamic_slice_in_dim(a, i, 1) for a in (*steps[:2], p.friction)]
+    return [*own, None if p.barrier is None else jax.lax.dynamic_slice_in_dim(p.barrier, i, 1)]
+
+
+def _contact(block, u, own, step_n, step_t, friction, barrier) -> Array:
     """Impulses (3,) of one contact and, as a last entry, the change in the first local step, m/s.
 
-    block (3, 3): its diagonal block of G. G (3, n), b (3,), own (3,): its rows of G, b and x.
+    block (3, 3): its diagonal block of G. u (3,), own (3,): its velocities and impulses.
     """
-    u = product(G, x) + b
     change = jnp.zeros_like(own[:1])
     for turn in range(LOCAL_STEPS):
         normal = push(own[:1] - step_n * u[:1], barrier, step_n)
@@ -176,9 +206,9 @@ def _contact(x, block, G, b, own, step_n, step_t, friction, barrier) -> Array:
     return jnp.concatenate([own, change])
 
 
-def _row(x, G, b, own, step, low, high) -> Array:
+def _row(u, own, step, low, high) -> Array:
     """Impulse of one further row and its change, m/s (2,)."""
-    found = jnp.clip(own - step * (product(G, x) + b), low, high)
+    found = jnp.clip(own - step * u, low, high)
     return jnp.concatenate([found, jnp.abs(found - own) / step])
 
 
@@ -216,13 +246,16 @@ def _iterate(tolerance: float, max_sweeps: int, p: ConeProblem, guess, active, s
 
 def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit: Array, max_sweeps: int):
     """The best impulses (n,) and the sweeps () done for them."""
+    if isinstance(p.G, BlockMatrix) and p.G.shares:
+        return _sweeps_of_faces(p, steps, stiffness, guess, active, close, limit, max_sweeps)
+    early = p.factor is not None
 
     def turn(s: _State) -> _State:
         image, largest = _sweep(p, steps, s.point)
         weighted, size = _change(image, s.point, stiffness)
         cycle, phase = s.turn // CYCLE, s.turn % CYCLE
         anew = (size > GROWTH**2 * s.least) | (s.turn == 0)
-        if p.factor is not None:  # an attempt may have led elsewhere
+        if early:  # an attempt may have led elsewhere
             anew = anew | (s.turn == EARLY[0]) | (s.turn == EARLY[1])
         row = s.turn % MEMORY
         steady = jnp.where(anew, 0, s.steady + 1)
@@ -245,7 +278,7 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
         # Under a plain vmap both branches are computed: then `due` ends the attempt at once.
         finish = lambda x: attempt(p, stiffness, x, going & due, enough, cycle)
         point = jax.lax.cond(due, finish, lambda x: x, point)
-        if p.factor is not None:
+        if early:
             again = s.turn == EARLY[1] - 1
             due = (s.turn == EARLY[0] - 1) & (least_of_all > limit) | again
             finish = lambda x: early_attempt(p, stiffness, x, going & due, enough, limit, again)
@@ -259,6 +292,47 @@ def _sweeps(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit
     far, none = jnp.full_like(close, jnp.inf), jnp.zeros((), jnp.int32)
     square = jnp.zeros_like(guess, shape=(MEMORY, MEMORY))
     first = _State(guess, zeros, zeros, few, few, square, none, far, guess, far, far, active, none, none)
+    last = iterate_while(lambda s: s.going, turn, first)
+    return last.best, last.sweeps
+
+
+class _Few(NamedTuple):
+    """State of `_sweeps_of_faces`. tried: whether there was an attempt; the others as in `_State`."""
+
+    point: Array
+    best: Array
+    least_of_all: Array
+    compared: Array
+    tried: Array
+    going: Array
+    sweeps: Array
+    turn: Array
+
+
+def _sweeps_of_faces(p: ConeProblem, steps, stiffness, guess, active, close: Array, limit: Array, max_sweeps: int):
+    """`_sweeps` for a `BlockMatrix` whose contacts share loads: a few, then an attempt, and so on, until the law holds
+    within the tolerance, or, after an attempt or a stall, within the limit."""
+
+    def turn(s: _Few) -> _Few:
+        image, largest = _sweep(p, steps, s.point)
+        better = s.going & (largest <= s.least_of_all)
+        best, least_of_all = jnp.where(better, image, s.best), jnp.where(better, largest, s.least_of_all)
+        cycle = s.turn // CYCLE
+        enough = close * jnp.asarray(EASIER, close.dtype)[jnp.minimum(cycle, len(EASIER) - 1)]
+        compares = s.turn % FACE_SWEEPS == FACE_SWEEPS - 1
+        stalls = compares & (least_of_all > STALL_PART * s.compared) | s.tried
+        solved = stalls & (least_of_all <= jnp.where(cycle > 1, LATER * limit, limit))
+        going = s.going & (largest > enough) & ~solved & (s.sweeps + 1 < max_sweeps)
+        first, number = s.turn == FACE_SWEEPS - 1, s.turn // FACE_SWEEPS
+        again = (number < BRIEF) | (s.turn % PAUSE == PAUSE - 1)
+        due = first | (compares & (least_of_all > limit) & again)
+        finish = lambda x: face_attempt(p, stiffness, x, going & due, enough, limit, number)
+        point = jax.lax.cond(due, finish, lambda x: x, image)
+        compared, sweeps = jnp.where(compares, least_of_all, s.compared), s.sweeps + s.going.astype(jnp.int32)
+        return _Few(point, best, least_of_all, compared, s.tried | due, going, sweeps, s.turn + 1)
+
+    far, none = jnp.full_like(close, jnp.inf), jnp.zeros((), jnp.int32)
+    first = _Few(guess, guess, far, far, jnp.zeros((), bool), active, none, none)
     last = iterate_while(lambda s: s.going, turn, first)
     return last.best, last.sweeps
 

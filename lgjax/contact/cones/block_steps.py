@@ -1,0 +1,197 @@
+"""Newton steps of `interior.py` for a `BlockMatrix`: one contact after the other, and past those that do not act.
+
+With u = G x + b and the term |u_t|, whose derivative is `slope`, each contact has (3, 3) matrices T and D with
+
+    T (G dx) + D dx = right,   T = X o (1 + slope),   D = W o + X o soft + T ridge,
+
+so that dx = y - K F^T s with y = D^-1 right, K = D^-1 T and (1 + F K F^T) s = F y. One pass over the contacts makes the
+matrix of s, two more find dx, and again with what round-off has left. Read first: `interior.py`, `elimination.py`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.contact.cones.blocks import Run, added, columns, felt
+from lgjax.contact.cones.elimination import eliminated, identity, with_column
+from lgjax.contact.cones.law import ConeProblem, contact_image, step_of_rows
+from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.rank import product
+
+Array = jax.Array
+
+TURNS = 3  # that find dx, the later ones what round-off has left
+
+
+class _Terms(NamedTuple):
+    """Of each contact T and D^-1 (k, 3, 3); right side, `miss` of `interior._velocities`, and soft with two slopes
+    (k, 3)."""
+
+    T: Array
+    inverse: Array
+    right: Array
+    miss: Array
+    bends: Array
+
+
+def changes(s: Any, x: Array, w: Array, coupling: Array, aim: Array, own: Array, force: Array) -> tuple[Array, Array]:
+    """dx (n,) and dw (k, 3) at a point x (n,), w (k, 3) of a `_Scaled` problem. own, force: as of `interior._rows`."""
+    G, k, scale, ridge = s.G, len(w), s.scale, s.G.ridge * s.scale * s.scale
+    point, diagonal = G.spread(scale * x), own + ridge[3 * k :]
+
+    def first(run: Run, values, i, state: tuple[Array, _Terms]):
+        n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
+        M, terms = state
+        c = _part(scale, at, run.together)
+        if run.together == 1:
+            return with_column(M, G.pattern, run, i, F, (c * c / _part(diagonal, n, 1))[:, None]), terms
+        xi, ri = _part(x, at, 3), _part(ridge, at, 3)
+        u = c * felt(point, run, i, F) + ri * xi + _part(s.b, at, 3)
+        found = _terms(xi, _row(w, n), u, None if s.barrier is None else _row(s.barrier, n), ri, coupling, aim)
+        M = with_column(M, G.pattern, run, i, F, c[:, None] * sm.matmul(found.inverse, found.T) * c)
+        return M, jax.tree.map(lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b[None], n, 0), terms, found)
+
+    points = x[: 3 * k].reshape(k, 3)
+    matrices, vectors = jnp.zeros((k, 3, 3), x.dtype), jnp.zeros((k, 3), x.dtype)
+    M, terms = G.by_contacts(first, (identity(G.pattern, x.dtype), _Terms(*[matrices] * 2, *[vectors] * 3)))
+    inner = eliminated(M, G.pattern)
+
+    def correct(_, state: tuple[Array, Array]):
+        dx, z = state
+
+        def forward(run: Run, values, i, state: tuple[Array, Array]):
+            n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
+            dx, f = state
+            c, old = (_part(a, at, run.together) for a in (scale, dx))
+            g = c * felt(z, run, i, F)
+            if run.together == 1:
+                y = (_part(force, n, 1) - g) / _part(diagonal, n, 1) - old
+            else:
+                T, inverse, right, xi, wi = (_row(a, n) for a in (*terms[:3], points, w))
+                soft = _row(terms.bends, n)[0] * old[0] * xi
+                g = g + _part(ridge, at, 3) * old
+                y = sm.matvec(inverse, right - sm.matvec(T, g) - sm.matvec(_arrow(wi), old) - soft)
+            return _put(dx, at, old + y), added(f, run, i, [product(part, c * y) for part in F])
+
+        def back(run: Run, values, i, state: tuple[Array, Array]):
+            n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
+            dx, z = state
+            c, old = (_part(a, at, run.together) for a in (scale, dx))
+            g = c * felt(answer, run, i, F)
+            if run.together == 1:
+                new = old - g / _part(diagonal, n, 1)
+            else:
+                new = old - sm.matvec(_row(terms.inverse, n), sm.matvec(_row(terms.T, n), g))
+            return _put(dx, at, new), added(z, run, i, [product(part, c * new) for part in F])
+
+        none = jnp.zeros_like(z)
+        dx, f = G.by_contacts(forward, (dx, none))
+        answer = inner.solve(f)
+        return G.by_contacts(back, (dx, none))
+
+    dx, z = jax.lax.fori_loop(0, TURNS, correct, (jnp.zeros_like(x), jnp.zeros_like(point)))
+
+    return dx, _of_velocities(s, dx, z, terms)
+
+
+def _of_velocities(s: Any, dx: Array, z: Array, terms: _Terms) -> Array:
+    """dw (k, 3) of a step dx (n,) with z = F dx, scaled."""
+    G, ridge = s.G, s.G.ridge * s.scale * s.scale
+
+    def one(run: Run, values, i, dw):
+        if run.together == 1:
+            return dw
+        n, at = run.first + i, 3 * (run.first + i)
+        own = _part(dx, at, 3)
+        g = _part(s.scale, at, 3) * felt(z, run, i, columns(values, run, i)) + _part(ridge, at, 3) * own
+        soft, a, b = jnp.unstack(_row(terms.bends, n))
+        more = jnp.stack([a * g[1] + b * g[2] + soft * own[0], *[jnp.zeros_like(a)] * 2])
+        return jax.lax.dynamic_update_slice_in_dim(dw, (_row(terms.miss, n) + g + more)[None], n, 0)
+
+    return G.by_contacts(one, jnp.zeros_like(terms.miss))
+
+
+def _terms(x: Array, w: Array, u: Array, barrier: Array | None, ridge: Array, coupling: Array, aim: Array) -> _Terms:
+    """Those of one contact, x, w, u, ridge (3,)."""
+    square = w[1] * w[1] + w[2] * w[2]
+    slide, none = jnp.sqrt(square), jnp.zeros_like(square)
+    a, b = (coupling * y / jnp.where(square > 0, slide, jnp.ones_like(slide)) for y in (w[1], w[2]))
+    push = none if barrier is None else barrier / x[0]
+    soft, off = push / x[0], u - w
+    miss = jnp.stack([off[0] + slide - push + a * off[1] + b * off[2], off[1], off[2]])
+    right = -sm.matvec(_arrow(x), w + miss) + jnp.stack([aim, none, none])
+    T = _turned(x, a, b)
+    D = _arrow(w) + T * ridge + _arrow(x) * jnp.stack([soft, none, none])
+    return _Terms(T, sm.inv3(D), right, miss, jnp.stack([soft, a, b]))
+
+
+def _arrow(x: Array) -> Array:
+    """The matrix (3, 3) of the product x o, of x (3,)."""
+    none = jnp.zeros_like(x[0])
+    return jnp.stack([x, jnp.stack([x[1], x[0], none]), jnp.stack([x[2], none, x[0]])])
+
+
+def _turned(x: Array, a: Array, b: Array) -> Array:
+    """x o (1 + slope) (3, 3), where the slope adds a u_1 + b u_2 to u_0."""
+    return _arrow(x) + jnp.stack([jnp.zeros_like(x), a * x, b * x], 1)
+
+
+# ---- entries of one contact
+def _part(a: Array, at, count: int) -> Array:
+    return jax.lax.dynamic_slice_in_dim(a, at, count)
+
+
+def _row(a: Array, n) -> Array:
+    return jax.lax.dynamic_index_in_dim(a, n, keepdims=False)
+
+
+def _put(a: Array, at, part: Array) -> Array:
+    return jax.lax.dynamic_update_slice_in_dim(a, part, at, 0)
+
+
+def newton_change(p: ConeProblem, x: Array, damping: Array) -> Array:
+    """The dx (n,) of a step of `newton.py` from impulses x (n,), damped by `damping` ().
+
+    With S, the derivative of a contact's projection, and its step sizes, T is S steps and D is 1 - S + damping T.
+    """
+    G, k = p.G, len(p.friction)
+    steps, point = step_of_rows(G, k), G.spread(x)
+
+    def terms(run: Run, i, z: Array, own: Array, step: Array, ridge: Array):
+        """K and y = D^-1 right of column i."""
+        n = run.first + i
+        if run.together == 1:
+            low, high = _part(p.low, n, 1), _part(p.high, n, 1)
+            inside = ((z > low) & (z < high)).astype(z.dtype)
+            share = 1 / (1 - inside + inside * step * (damping + ridge))
+            return (share * inside * step)[:, None], share * (jnp.clip(z, low, high) - own)
+        barrier = None if p.barrier is None else _row(p.barrier, n)
+        image = lambda z: contact_image(z, _row(p.friction, n), barrier, step[0])
+        S = jax.jacfwd(image)(z)
+        inverse = sm.inv3(jnp.asarray(np.eye(3), z.dtype) - S + S * step * (damping + ridge))
+        return sm.matmul(inverse, S * step), sm.matvec(inverse, image(z) - own)
+
+    def first(run: Run, values, i, state):
+        M, f, dx, kept = state
+        at, F = G.offset(run, run.first + i), columns(values, run, i)
+        own, step, ridge, b = (_part(a, at, run.together) for a in (x, steps, G.ridge, p.b))
+        z = own - step * (felt(point, run, i, F) + ridge * own + b)
+        K, y = terms(run, i, z, own, step, ridge)
+        padded = jnp.zeros((run.together, 3), z.dtype).at[:, : run.together].set(K)
+        kept = jax.lax.dynamic_update_slice(kept, padded, (at, 0))
+        M, f = with_column(M, G.pattern, run, i, F, K), added(f, run, i, [product(part, y) for part in F])
+        return M, f, _put(dx, at, y), kept
+
+    start = identity(G.pattern, x.dtype), jnp.zeros_like(point), jnp.zeros_like(x), jnp.zeros((len(x), 3), x.dtype)
+    M, f, dx, kept = G.by_contacts(first, start)
+    answer = eliminated(M, G.pattern).solve(f)
+
+    def back(run: Run, values, i, dx):
+        at = G.offset(run, run.first + i)
+        K = jax.lax.dynamic_slice(kept, (at, 0), (run.together, run.together))
+        g = felt(answer, run, i, columns(values, run, i))
+        return _put(dx, at, _part(dx, at, run.together) - product(K, g))
+
+    return G.by_contacts(back, dx)

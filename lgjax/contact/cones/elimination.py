@@ -1,0 +1,199 @@
+"""Linear systems (1 + F K F^T) y = z of velocities in blocks, whose blocks are zero where no contact couples two.
+
+K has a block (3, 3) for each contact, so F K F^T is the sum of what each contributes in the blocks that feel it. Block
+Gaussian elimination takes out one block after the other, that with the fewest neighbors first; neighbors of what was
+taken out are coupled from then on. In a stack this is a block tridiagonal matrix, and takes time in proportion to the
+number of boxes. The matrix is that of a step of interior points: its symmetric part is positive definite near the
+central path, so that no rows are exchanged. Read first: `blocks.py`. Next: `interior.py`.
+
+Source: George and Liu, Computer solution of large sparse positive definite systems (1981), for the order.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lgjax.contact.cones.blocks import SIZE, Pattern, Run
+from lgjax.numerics.rank import product
+
+Array = jax.Array
+
+NEIGHBORS = 3  # of a block, at most, when it is taken out; with more the systems are dense
+
+
+class Order(NamedTuple):
+    """Static. blocks: (m,) the order in which blocks are taken out. neighbors: (m, d) those left that are coupled with
+    each, filled up with m. number: (m + 1, m + 1) where each block of the matrix is stored; what is zero is at `zero`.
+    """
+
+    blocks: np.ndarray
+    neighbors: np.ndarray
+    number: np.ndarray
+    zero: int
+
+
+@lru_cache(64)
+def order_of(pattern: Pattern) -> Order:
+    """The order of elimination for a pattern."""
+    m = pattern.blocks
+    coupled: list[set[int]] = [set() for _ in range(m)]
+    for places in (*pattern.contacts, *pattern.rows):
+        for a in places:
+            coupled[a].update(b for b in places if b != a)
+    full = [{a, *others} for a, others in enumerate(coupled)]
+    left, order, neighbors = set(range(m)), [], []
+    while left:
+        first = min(left, key=lambda a: (len(coupled[a]), a))
+        own = sorted(coupled[first])
+        for a in own:
+            coupled[a] = (coupled[a] | set(own)) - {a, first}
+            full[a] |= set(own)
+        left.remove(first)
+        order.append(first)
+        neighbors.append(own)
+    most = max(map(len, neighbors), default=0)
+    table = [[*own, *[m] * (most - len(own))] for own in neighbors]
+    stored = [(a, b) for a in range(m) for b in sorted(full[a])]
+    number = np.full((m + 1, m + 1), len(stored), np.int32)
+    for n, (a, b) in enumerate(stored):
+        number[a, b] = n
+    return Order(np.array(order, np.int32), np.array(table, np.int32).reshape(m, most), number, len(stored))
+
+
+def neighbors_of(pattern: Pattern) -> int:
+    """The most neighbors that a block has when it is taken out."""
+    return order_of(pattern).neighbors.shape[1]
+
+
+class Eliminated(NamedTuple):
+    """The matrix (count + 1, 6, 6) after elimination: the factors of the pivots on the diagonal, of others what is left
+    of their rows and columns when one of their blocks is taken out. The last block is zero."""
+
+    blocks: Array
+    order: Order
+
+    def solve(self, z: Array) -> Array:
+        """The y with (1 + F K F^T) y = z, both as `blocks.BlockMatrix.spread` has them."""
+        M, (pivots, neighbors, number, _) = self
+        most = neighbors.shape[1]
+
+        def forward(i, z):
+            own = _solved(_block(M, _at(number[pivots, pivots], i)), _part(z, _at(pivots, i)))
+            at = [_at(neighbors[:, a], i) for a in range(most)]
+            lower = [_block(M, _at(number[neighbors[:, a], pivots], i)) for a in range(most)]
+            return _put_parts(z, at, [_part(z, k) - product(L, own) for k, L in zip(at, lower, strict=True)])
+
+        def backward(turn, z):
+            i = len(pivots) - 1 - turn
+            own = _part(z, _at(pivots, i))
+            for a in range(most):
+                upper = _block(M, _at(number[pivots, neighbors[:, a]], i))
+                own = own - product(upper, _part(z, _at(neighbors[:, a], i)))
+            own = _solved(_block(M, _at(number[pivots, pivots], i)), own)
+            return _put_parts(z, [_at(pivots, i)], [own])
+
+        z = jax.lax.fori_loop(0, len(pivots), forward, z)
+        return jax.lax.fori_loop(0, len(pivots), backward, z)
+
+
+def identity(pattern: Pattern, dtype) -> Array:
+    """The matrix 1 (count + 1, 6, 6), to which `with_column` adds."""
+    order = order_of(pattern)
+    own = np.zeros((order.zero + 1, SIZE, SIZE))
+    own[np.diagonal(order.number)[:-1]] = np.eye(SIZE)
+    return jnp.asarray(own, dtype)
+
+
+def with_column(M: Array, pattern: Pattern, run: Run, i, F: list[Array], K: Array) -> Array:
+    """M + F K F^T of column i of a run, with the entries F in its blocks and K (m, m)."""
+    number, width = order_of(pattern).number, range(len(F))
+    places = [(a, b) for a in width for b in width]
+    left = [product(f, K) for f in F]
+    at = [_at(number[run.places[:, a], run.places[:, b]], i) for a, b in places]
+    new = [_block(M, k) + product(left[a], F[b].T) for k, (a, b) in zip(at, places, strict=True)]
+    return _put_blocks(M, at, new)
+
+
+def eliminated(M: Array, pattern: Pattern) -> Eliminated:
+    """The matrix of all columns, ready to be solved."""
+    order = order_of(pattern)
+    number, pivots, neighbors, _ = order.number, order.blocks, order.neighbors, order.zero
+    most = neighbors.shape[1]
+
+    def take_out(i, M):
+        pivot = _at(number[pivots, pivots], i)
+        LU = _factored(_block(M, pivot))
+        uppers = [_block(M, _at(number[pivots, neighbors[:, b]], i)) for b in range(most)]
+        at, new = [pivot], [LU]
+        for a in range(most):
+            part = _divided(_block(M, _at(number[neighbors[:, a], pivots], i)), LU)
+            for b in range(most):
+                at.append(_at(number[neighbors[:, a], neighbors[:, b]], i))
+                new.append(_block(M, at[-1]) - product(part, uppers[b]))
+        return _put_blocks(M, at, new)
+
+    return Eliminated(jax.lax.fori_loop(0, len(pivots), take_out, M), order)
+
+
+# ---- blocks, row by row, so that a kernel has them in registers
+def _at(table: np.ndarray, i) -> Array:
+    return jnp.asarray(np.asarray(table, np.int32))[i]
+
+
+def _block(M: Array, number) -> Array:
+    row = lambda r: jax.lax.dynamic_slice(M, (number, np.int32(r), np.int32(0)), (1, 1, SIZE))[0, 0]
+    return jnp.stack([row(r) for r in range(SIZE)])
+
+
+def _put_blocks(M: Array, numbers: list, blocks: list[Array]) -> Array:
+    """M with blocks at numbers; all are computed before the first is written, so that a loop writes them in place."""
+    for number, block in zip(numbers, blocks, strict=True):
+        M = jax.lax.dynamic_update_slice_in_dim(M, block[None], number, 0)
+    return M
+
+
+def _part(z: Array, block) -> Array:
+    return jax.lax.dynamic_slice_in_dim(z, SIZE * block, SIZE)
+
+
+def _put_parts(z: Array, blocks: list, parts: list[Array]) -> Array:
+    for block, part in zip(blocks, parts, strict=True):
+        z = jax.lax.dynamic_update_slice_in_dim(z, part, SIZE * block, 0)
+    return z
+
+
+def _factored(block: Array) -> Array:
+    """L and U of a block without exchanges, in one; a zero pivot is taken as 1."""
+    rows, done = list(block), []
+    while rows:
+        row, k = rows[0], len(done)
+        pivot = jnp.where(row[k] == 0, jnp.ones_like(row[k]), row[k])
+        row = row.at[k].set(pivot)
+        done.append(row)
+        parts = [other[k] / pivot for other in rows[1:]]
+        after = np.arange(SIZE) > k
+        rows = [jnp.where(after, x - p * row, x).at[k].set(p) for p, x in zip(parts, rows[1:], strict=True)]
+    return jnp.stack(done)
+
+
+def _solved(LU: Array, z: Array) -> Array:
+    """The y (6,) with L U y = z."""
+    y: list[Array] = []
+    for k in range(SIZE):
+        y.append(z[k] - sum(LU[k, j] * y[j] for j in range(k)))
+    for k in reversed(range(SIZE)):
+        y[k] = (y[k] - sum(LU[k, j] * y[j] for j in range(k + 1, SIZE))) / LU[k, k]
+    return jnp.stack(y)
+
+
+def _divided(block: Array, LU: Array) -> Array:
+    """The X (6, 6) with X L U = block."""
+    x: list[Array] = []
+    for k in range(SIZE):
+        x.append((block[:, k] - sum(LU[j, k] * x[j] for j in range(k))) / LU[k, k])
+    for k in reversed(range(SIZE)):
+        x[k] = x[k] - sum(LU[j, k] * x[j] for j in range(k + 1, SIZE))
+    return jnp.stack(x, 1)
