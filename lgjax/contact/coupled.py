@@ -193,7 +193,9 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, start: So
     after = u + times(G, operator, x)
     normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
     left_open = gap + 0.5 * law.h * after[normals]
-    least = (G.normals(limited), None) if operator is None else (G[normals][:, normals], operator.between(normals))
+    least = (
+        (G.normals(limited), None) if operator is None else (G[normals][:, normals], operator.between(normals.tolist()))
+    )
     lift, left = _lift(settings, *least, left_open, start.lift, law.h, fastest)
     pushed = _spread(normals, lift, x)
     y = jnp.stack([rows.response(f) for f in (x, pushed)], 1)

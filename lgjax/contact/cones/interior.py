@@ -18,7 +18,7 @@ Mehrotra's (1992) with a square instead of a cube and with the step before inste
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ class _Scaled(NamedTuple):
     (n,) of G = F^T F + diagonal; None with a `BlockMatrix`.
     """
 
-    G: Array | BlockMatrix
+    G: Any
     scale: Array
     b: Array
     low: Array

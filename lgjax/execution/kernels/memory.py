@@ -192,8 +192,9 @@ class Holding:
 
     def last_of(self, place: int, args: Sequence[Any], index: int | None) -> set[int]:
         """An input, if a node is the last to read it, and reads it once."""
-        found = index is not None and self.last.get(index) == place
-        return {index} if found and sum(isinstance(a, Ref) and a.index == index for a in args) == 1 else set()
+        if index is None or self.last.get(index) != place:
+            return set()
+        return {index} if sum(isinstance(a, Ref) and a.index == index for a in args) == 1 else set()
 
     def passed_on(self, place: int, index: int, next_: Mapping[int, int]) -> set[int]:
         """Inputs with which a loop, the node at a place, begins, and whose next are what it makes of them."""

@@ -177,8 +177,8 @@ class Translation(ABC):
                 continue
             if name in ("loop", "while"):
                 spare = holding.spare(place, args) | holding.passed_on(place, index, next_)
-                read = holding.read_of(index)
-                (self._loop if name == "loop" else self._while)(what, index, values, args, spare, read)
+                write_loop = self._loop if name == "loop" else self._while
+                write_loop(what, index, values, args, spare, holding.read_of(index))
             elif name == "fill":
                 spare = holding.spare(place, args) | holding.last_of(place, args, next_.get(index))
                 over = None if what.into else written_over(what, values, args, spare)
@@ -237,8 +237,8 @@ class Translation(ABC):
         inside: dict[int, Any] = dict(zip(loop.carry, ran.carried, strict=True))
         inside |= {k: values[a.index] for k, a in captured} | {loop.turn: turns.turn}
         inside |= dict(zip(loop.arrays, arrays, strict=True))
-        read = [values[a.index] for a in args[count + len(loop.captured) : others]]
-        inside |= self._reads(loop, read, turns.turn)
+        saved = [values[a.index] for a in args[count + len(loop.captured) : others]]
+        inside |= self._reads(loop, saved, turns.turn)
         carried = loop.results[len(loop.dtypes) :]
         late = late_fills(loop, carried)
         self._inside(loop, inside, carried, late, set(range(len(arrays))), self._saving(ran, inside))
