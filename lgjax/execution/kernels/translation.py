@@ -23,6 +23,8 @@ from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.program import ScalarProgram
 from lgjax.execution.scalars.regions import Fill, Loop, Region, While
 
+NOTHING: Mapping[int, int] = MappingProxyType({})
+
 
 class Translation(ABC):
     """Writes the operations of a program. Values of nodes are registers, or functions that load these when needed.
@@ -153,12 +155,7 @@ class Translation(ABC):
         return self.out.constant(x, kind_of_dtype(dtype))
 
     def _region(
-        self,
-        region: Region,
-        values: dict[int, Any],
-        written: Any = None,
-        late: Sequence[int] = (),
-        next_: Mapping[int, int] = MappingProxyType({}),
+        self, region: Region, values: dict, written: Any = None, late: Sequence[int] = (), next_: Mapping = NOTHING
     ) -> None:
         """Write what a region's results need, but for the `late` nodes; its inputs are among the values.
 
@@ -171,9 +168,7 @@ class Translation(ABC):
         )
         for place, index in enumerate(order):
             name, what, args = ops[index]
-            if name == "input":
-                continue
-            if index in late:
+            if name == "input" or index in late:
                 continue
             if name in ("loop", "while"):
                 spare = holding.spare(place, args) | holding.passed_on(place, index, next_)
