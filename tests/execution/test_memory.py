@@ -119,10 +119,51 @@ def the_last_one_too(M, x):
     return jax.lax.fori_loop(0, N, turn, (x, M))[0]
 
 
+def through_a_loop_inside(M, x):
+    """A loop inside changes the matrix where a number says so, and the turn goes on with what it makes of it."""
+
+    def turn(k, c):
+        vector, matrix = c
+        row = matrix @ vector
+        write = lambda c: (jnp.zeros((), bool), jax.lax.dynamic_update_slice(c[1], row[None], (k, 0)))
+        return jnp.sin(0.5 * vector + 0.1 * row), jax.lax.while_loop(lambda c: c[0], write, (vector[k] > 0, matrix))[1]
+
+    vector, matrix = jax.lax.fori_loop(0, N, turn, (x, jnp.sin(M)))
+    return matrix @ vector
+
+
+def part_by_part(M, x):
+    """A turn writes a row, then a column over its entry."""
+
+    def turn(k, c):
+        vector, matrix = c
+        after = jax.lax.dynamic_update_slice(matrix, vector[None], (k, 0))
+        after = jax.lax.dynamic_update_slice(after, 0.5 * vector[:, None], (0, k))
+        return jnp.sin(matrix @ vector) * 0.1 + 0.1 * x, after
+
+    vector, matrix = jax.lax.fori_loop(0, N, turn, (x, jnp.sin(M)))
+    return matrix @ vector
+
+
+def part_by_part_of_the_last(M, x):
+    """The second part that a turn writes is one of the matrix before the first."""
+
+    def turn(k, c):
+        vector, matrix = c
+        after = jax.lax.dynamic_update_slice(matrix, vector[None], (k, 0))
+        after = jax.lax.dynamic_update_slice(after, 0.5 * matrix[k][:, None], (0, k))
+        return jnp.sin(after @ vector) * 0.1 + 0.1 * x, after
+
+    vector, matrix = jax.lax.fori_loop(0, N, turn, (x, jnp.sin(M)))
+    return matrix @ vector
+
+
 # the most matrices that live at one time, the argument among them
 MOST = {"product": (product, 3), "in its place": (in_its_place, 2), "before and after": (before_and_after, 3),
         "from where it is": (from_where_it_is, 2), "from its diagonal": (from_its_diagonal, 2),
-        "one after the other": (one_after_the_other, 3), "the last one too": (the_last_one_too, 3)}  # fmt: skip
+        "one after the other": (one_after_the_other, 3), "the last one too": (the_last_one_too, 3),
+        "through a loop inside": (through_a_loop_inside, 1), "part by part": (part_by_part, 1),
+        "part by part of the last": (part_by_part_of_the_last, 2)}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MOST)
