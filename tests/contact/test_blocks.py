@@ -184,7 +184,7 @@ def scene():
     return model, solid, pairs, jnp.asarray(places), turns, jnp.asarray(0.02 * random.normal(size=(8, model.nv)))
 
 
-@pytest.mark.parametrize("options", [{}, {"nearest": 20, "restitution": 0.3}])
+@pytest.mark.parametrize("options", [{}, {"nearest": 20, "restitution": 0.3}, {"smoothing": 1e-4}])
 def test_velocities_by_blocks_are_those_of_a_dense_matrix(options, monkeypatch):
     """Of boxes, a ball and a jointed sled that drop on each other, with limits and dry friction at the joint. Where
     contacts slide with friction several velocities obey the law; these have none."""
