@@ -143,12 +143,13 @@ def test_newtons_step_by_blocks_is_that_of_a_dense_matrix():
     x[:27:3] = np.abs(x[:27:3])
     b, friction = random.normal(size=29), random.uniform(0.2, 1, k)
     barrier = 0.1 * (random.uniform(size=k) > 0.5)
-    problem = ConeProblem(matrix, *map(jnp.asarray, (b, friction, [-0.5] * r, [0.5] * r, barrier)))
+    b, friction, low, high, barrier = map(jnp.asarray, (b, friction, [-0.5] * r, [0.5] * r, barrier))
+    problem = ConeProblem(matrix, b, friction, low, high, barrier)
 
     def both(p, x):
         dense = p._replace(G=dense_of(p.G))
         _, step, _ = newton_steps(dense, x, jnp.full(2, 0.1) / jnp.mean(jnp.diagonal(dense.G)), 2)
-        found = newton_change(p, x, 0.1), natural_map(p, x) - x
+        found = newton_change(p, x, jnp.asarray(0.1)), natural_map(p, x) - x
         return found, (step(x, jnp.zeros((), int)) - x, natural_map(dense, x) - x)
 
     found, wanted = jax.jit(both)(problem, jnp.asarray(x))
