@@ -81,7 +81,7 @@ def main(path: str = "22_hopper.png", steps: int = 24, iterations: int = 60, hop
             return jax.tree.map(lambda x: x[-1], (path.q, path.v)), path
 
         paths = jax.lax.scan(step, start, jnp.tile(motor, hops))[1]
-        ts = DT / 4 * (1 + jnp.arange(4 * steps * hops))
+        ts = DT / 4 * jnp.arange(1.0, 4 * steps * hops + 1)
         joined = jax.tree.map(lambda x: x[:, 1:].reshape(len(ts), *x.shape[2:]), (paths.q, paths.contacts.force))
         return ts, *joined, jnp.max(paths.status)
 
