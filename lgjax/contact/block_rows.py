@@ -25,6 +25,7 @@ from lgjax.numerics.rank import product
 
 Array = jax.Array
 
+MOST = 1.0  # rows for each velocity, without faces: some states of robots with more need the dense Newton's method
 PAYS = 2.0  # times the entries of the columns, from which on rows of a dense matrix take longer
 
 
@@ -62,8 +63,7 @@ def acting_in(contacts: Contacts, model: Model, joined: Sequence[tuple[int, ...]
         bounded, count = acting_of(contacts, model.tree, acting), contacts.nearest
         rows, velocities = range(3 * len(contacts) + len(acting.joints)), range(model.nv)
         acting = acting._replace(islands=((tuple(rows), tuple(velocities)),))  # as `acting_of` has it
-    # Of a robot with more rows than velocities, which pile up on no faces, some states need Newton's dense method.
-    if not acting.faces and 3 * count + len(acting.joints) > model.nv:
+    if not acting.faces and 3 * count + len(acting.joints) > MOST * model.nv:
         return acting._replace(bounded=bounded)
     pattern = pattern_of(model.tree, acting.ends, [model.tree.v_body[k] for k in acting.joints])
     return acting._replace(bounded=bounded, pattern=pattern if _pays(pattern, count) else None)

@@ -54,6 +54,7 @@ def test_the_operator_by_blocks_is_that_of_known_bodies(seed, count, monkeypatch
     """J M^-1 J^T, its diagonal, J v and M^-1 J^T x of trees that touch each other and themselves, with joints."""
     monkeypatch.setattr(block_rows, "PAYS", 0.0)
     monkeypatch.setattr(block_rows, "NEIGHBORS", 99)
+    monkeypatch.setattr(block_rows, "MOST", 99.0)
     model, contacts = mechanism(seed, count)
     q = lgjax.random_configuration(jax.random.key(seed), model)
     v = jnp.asarray(np.random.default_rng(seed).normal(size=model.nv))
