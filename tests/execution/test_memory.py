@@ -132,38 +132,29 @@ def through_a_loop_inside(M, x):
     return matrix @ vector
 
 
-def part_by_part(M, x):
-    """A turn writes a row, then a column over its entry."""
+def part_by_part(second, read):
+    """A turn writes a row, then a second part, a column over its entry. read: which matrix the turn multiplies by."""
 
-    def turn(k, c):
-        vector, matrix = c
-        after = jax.lax.dynamic_update_slice(matrix, vector[None], (k, 0))
-        after = jax.lax.dynamic_update_slice(after, 0.5 * vector[:, None], (0, k))
-        return jnp.sin(matrix @ vector) * 0.1 + 0.1 * x, after
+    def function(M, x):
+        def turn(k, c):
+            vector, matrix = c
+            after = jax.lax.dynamic_update_slice(matrix, vector[None], (k, 0))
+            after = jax.lax.dynamic_update_slice(after, 0.5 * second(k, vector, matrix)[:, None], (0, k))
+            return jnp.sin((matrix, after)[read] @ vector) * 0.1 + 0.1 * x, after
 
-    vector, matrix = jax.lax.fori_loop(0, N, turn, (x, jnp.sin(M)))
-    return matrix @ vector
+        vector, matrix = jax.lax.fori_loop(0, N, turn, (x, jnp.sin(M)))
+        return matrix @ vector
 
-
-def part_by_part_of_the_last(M, x):
-    """The second part that a turn writes is one of the matrix before the first."""
-
-    def turn(k, c):
-        vector, matrix = c
-        after = jax.lax.dynamic_update_slice(matrix, vector[None], (k, 0))
-        after = jax.lax.dynamic_update_slice(after, 0.5 * matrix[k][:, None], (0, k))
-        return jnp.sin(after @ vector) * 0.1 + 0.1 * x, after
-
-    vector, matrix = jax.lax.fori_loop(0, N, turn, (x, jnp.sin(M)))
-    return matrix @ vector
+    return function
 
 
 # the most matrices that live at one time, the argument among them
 MOST = {"product": (product, 3), "in its place": (in_its_place, 2), "before and after": (before_and_after, 3),
         "from where it is": (from_where_it_is, 2), "from its diagonal": (from_its_diagonal, 2),
         "one after the other": (one_after_the_other, 3), "the last one too": (the_last_one_too, 3),
-        "through a loop inside": (through_a_loop_inside, 1), "part by part": (part_by_part, 1),
-        "part by part of the last": (part_by_part_of_the_last, 2)}  # fmt: skip
+        "through a loop inside": (through_a_loop_inside, 1),
+        "part by part": (part_by_part(lambda k, vector, _: vector, 0), 1),
+        "part by part of the last": (part_by_part(lambda k, _, matrix: matrix[k], 1), 2)}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MOST)

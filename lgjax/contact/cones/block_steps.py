@@ -58,14 +58,18 @@ def changes(s: Any, x: Array, w: Array, coupling: Array, aim: Array, own: Array,
     M, terms = G.by_contacts(first, (identity(G.pattern, x.dtype), _Terms(*[matrices] * 2, *[vectors] * 3)))
     inner = eliminated(M, G.pattern)
 
+    def seen(run: Run, values, i, dx: Array, of: Array):
+        """Of column i: its number, where its rows begin, its entries and scale, its part of dx, and of F^T `of`."""
+        n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
+        c, old = (_part(a, at, run.together) for a in (scale, dx))
+        return n, at, F, c, old, c * felt(of, run, i, F)
+
     def correct(_, state: tuple[Array, Array]):
         dx, z = state
 
         def forward(run: Run, values, i, state: tuple[Array, Array]):
-            n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
             dx, f = state
-            c, old = (_part(a, at, run.together) for a in (scale, dx))
-            g = c * felt(z, run, i, F)
+            n, at, F, c, old, g = seen(run, values, i, dx, z)
             if run.together == 1:
                 y = (_part(force, n, 1) - g) / _part(diagonal, n, 1) - old
             else:
@@ -76,10 +80,8 @@ def changes(s: Any, x: Array, w: Array, coupling: Array, aim: Array, own: Array,
             return _put(dx, at, old + y), added(f, run, i, [product(part, c * y) for part in F])
 
         def back(run: Run, values, i, state: tuple[Array, Array]):
-            n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
             dx, z = state
-            c, old = (_part(a, at, run.together) for a in (scale, dx))
-            g = c * felt(answer, run, i, F)
+            n, at, F, c, old, g = seen(run, values, i, dx, answer)
             if run.together == 1:
                 new = old - g / _part(diagonal, n, 1)
             else:
@@ -92,7 +94,6 @@ def changes(s: Any, x: Array, w: Array, coupling: Array, aim: Array, own: Array,
         return G.by_contacts(back, (dx, none))
 
     dx, z = jax.lax.fori_loop(0, TURNS, correct, (jnp.zeros_like(x), jnp.zeros_like(point)))
-
     return dx, _of_velocities(s, dx, z, terms)
 
 
