@@ -208,19 +208,19 @@ def test_velocities_by_blocks_are_those_of_a_dense_matrix(options, monkeypatch):
     np.testing.assert_allclose(found.q.free_poses.translation, wanted.q.free_poses.translation, atol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{}, {"nearest": 16}])
-def test_each_box_of_a_stack_carries_the_load_above_it(options):
-    count = 4
-    model, contacts = stack(count, **options)
+@pytest.mark.parametrize(("options", "dtype"), [({}, "float64"), ({"nearest": 16}, "float64"), ({}, "float32")])
+def test_each_box_of_a_stack_carries_the_load_above_it(options, dtype):
+    count, (rtol, atol) = 4, {"float64": (1e-7, 1e-9), "float32": (1e-3, 1e-5)}[dtype]
+    model, contacts = (x.astype(dtype) for x in stack(count, **options))
     assert acting_in(contacts, model).pattern is not None
     q = placed(model, [[0.01 * (-1) ** k, 0, HALF * (1 + 2 * k)] for k in range(count)])
-    step = lambda v: contact_step(model, contacts, q, v, jnp.zeros(model.nv), 2e-3)
-    found = jax.jit(step)(jnp.zeros(model.nv))
+    q, still = jax.tree.map(lambda x: x.astype(dtype), q), jnp.zeros(model.nv, dtype)
+    found = jax.jit(lambda v: contact_step(model, contacts, q, v, still, 2e-3))(still)
     assert found.status == 0
     force = np.asarray(found.impulse[:, 0]) / 2e-3
     load = [np.sum(force[: 8 * count]), *np.sum(force[8 * count :].reshape(-1, 4), 1)]
-    np.testing.assert_allclose(load, G * np.arange(count, 0, -1), rtol=1e-7)
-    np.testing.assert_allclose(found.v, 0, atol=1e-9)
+    np.testing.assert_allclose(load, G * np.arange(count, 0, -1), rtol=rtol)
+    np.testing.assert_allclose(found.v, 0, atol=atol)
 
 
 def test_gradients_with_blocks_are_those_with_a_dense_matrix(monkeypatch):

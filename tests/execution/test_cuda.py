@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lgjax
+from benchmarks import humanoid
 from lgjax import specialize
 from lgjax.execution import batched
 from lgjax.execution.kernels import cuda
@@ -221,6 +222,19 @@ def test_derivatives_of_a_rollout_on_a_gpu_are_those_of_a_cpu(monkeypatch):
     text = lowered(jax.grad(lambda v, q, tau: loss(q, v, tau, 1.0)), v, q, tau)
     assert launches(text) == 2
     jax.clear_caches()
+
+
+def test_a_step_of_a_humanoid_with_many_contacts_is_one_kernel():
+    """Its arrays are in a thread's memory, with room for those that live at one time."""
+    model = humanoid.humanoid().astype("float32")
+    shapes = {link: [lgjax.shapes.sphere(r, c) for r, c in parts] for link, parts in humanoid.spheres().items()}
+    contacts = lgjax.Contacts(model, lgjax.shapes.Plane((0.0, 0.0, 1.0)), shapes, friction=0.8)
+    still = jnp.zeros((SIZE, model.nv), "float32")
+    q = jax.tree.map(lambda x: jnp.broadcast_to(x, (SIZE, *x.shape)), lgjax.neutral(model))
+    step = lambda q, v: lgjax.contact.contact_step(model, contacts, q, v, 0 * v, jnp.float32(2e-3)).v
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert launches(lowered(step, q, still)) == 1
 
 
 SIZES = {"8.0": 19968, "8.9": 11776, "9.0": 28160, "10.0": 28160, None: 28160}
