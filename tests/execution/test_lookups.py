@@ -19,6 +19,7 @@ SYSTEMS = 37
 GRID = rng.normal(size=(9, 11))
 WHOLE = rng.integers(-99, 99, (9, 11)).astype(np.int32)
 NUMBERS = rng.integers(-14, 14, (SYSTEMS, 4)).astype(np.int32)  # some outside, on both sides
+MANY = np.arange(40, dtype=np.int32)
 assert GRID.size > LOOKED_UP
 
 
@@ -46,6 +47,7 @@ FUNCTIONS = {
     "a window": lambda grid, k: lax.dynamic_slice(grid, (k[0], k[1]), (2, 3)),
     "a window along one axis": lambda grid, k: lax.dynamic_slice(grid, (jnp.int32(2), k[1]), (3, 2)),
     "several": lambda grid, k: grid[k % 9, k[::-1] % 11],
+    "at numbers in memory": lambda grid, k: grid[(k[:, None] + MANY) % 9, (k[0] + MANY) % 11],
     "under vmap": lambda grid, k: jax.vmap(lambda n: 2 * grid[n % 9, 3] + grid.T[n % 11, 2])(k),
     "every other": lambda grid, k: grid[::2, 1::3][k[0] % 5, k[1] % 3],
     "of what is computed": lambda grid, k: (grid * grid)[k[0] % 9, k[1] % 11],

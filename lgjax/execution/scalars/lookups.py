@@ -28,6 +28,8 @@ def is_looked_up(name: str, inputs: Sequence, by_turn: Callable) -> bool:
     """Whether a large known array is read at numbers that are not known; whole numbers at numbers by turn are known."""
     if not is_table(inputs[0]) or is_known(name, inputs):
         return False
+    if any(isinstance(x, Pull) for x in inputs[1:]):
+        return True
     numbers = [a for x in inputs[1:] for a in x.flat]
     whole = all(type(x) is int for x in inputs[0].flat)
     return not (whole and all(is_number(a) or by_turn(a) is not None for a in numbers))
