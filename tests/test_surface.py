@@ -90,10 +90,7 @@ def test_a_name_that_is_not_flat_says_where_it_is(name):
 @pytest.mark.parametrize("new", sorted(set(RENAMED.values())))
 def test_the_new_names_exist(new):
     for path in re.findall(r"(?:lgjax|jax)(?:\.\w+)+", new):
-        module, *names = path.split(".")
-        thing = importlib.import_module(module)
-        for name in names:
-            thing = getattr(thing, name)
+        assert pkgutil.resolve_name(path) is not None
 
 
 @pytest.mark.parametrize("name", NAMESPACES)

@@ -2,7 +2,7 @@
 
 import warnings
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from lgjax.groups.se3 import Pose
 from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_stretches
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.renamed import arguments, attributes
 from lgjax.saving.checkpoint import Checkpoint
 from lgjax.shapes import Plane, Shape, gap
 from lgjax.shapes.combined import Union
@@ -61,6 +62,9 @@ class BounceSolution(NamedTuple):
     status: Array
     events: Impacts
 
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(finite="status, with success")
+
     @property
     def success(self) -> Array:
         """() bool, whether the flight reached its end: nothing stopped the body before."""
@@ -86,6 +90,7 @@ class _Problem(NamedTuple):
     friction: Array | None
 
 
+@arguments(h="dt")
 def bounce(
     body: RigidBody,
     shape: Shape,

@@ -1,7 +1,7 @@
 """Rigid bodies that bounce on planes, from two poses to the next: the driver of the Lagrangian form."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from lgjax.groups.arguments import checked
 from lgjax.groups.se3 import Pose
 from lgjax.integrators.scan_saved import SavedSteps, saved_steps, scan_saved
 from lgjax.numerics import checks
+from lgjax.numerics.renamed import arguments, attributes
 from lgjax.shapes import Plane, Shape
 
 Array = jax.Array
@@ -42,12 +43,16 @@ class LagrangianSolution(NamedTuple):
     status: Array
     events: LagrangianImpacts
 
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(finite="status, with success")
+
     @property
     def success(self) -> Array:
         """() bool, whether the motion reached its end: nothing stopped the body before."""
         return (self.status & STOPPED_HERE) == 0
 
 
+@arguments(h="dt")
 def lagrangian_bounce(
     body: RigidBody,
     shape: Shape,

@@ -64,7 +64,7 @@ class TimeStepping:
             that stalls, and any after 60 sweeps, also ends below a tenth of the limit of NOT_SOLVED, and after 120
             sweeps below four tenths.
         max_sweeps: largest number of the solver's sweeps over the contacts.
-        turns: evaluations of the forward dynamics that find the mean velocity of free flight, at which
+        iterations: evaluations of the forward dynamics that find the mean velocity of free flight, at which
             velocity-dependent forces are taken. They keep the energy of fast rotations. None takes 8 for free bodies;
             for trees 0, the velocity before the step, so that the forces of a robot at rest are exact, and 1 where
             there are neither contacts nor joint limits.
@@ -74,7 +74,7 @@ class TimeStepping:
 
     tolerance: float | None = None
     max_sweeps: int = 600
-    turns: int | None = None
+    iterations: int | None = None
 
     driver = "rollout"
 
@@ -82,14 +82,14 @@ class TimeStepping:
         if self.tolerance is not None:
             object.__setattr__(self, "tolerance", checks.number("tolerance", self.tolerance, 0.0, 1.0))
         object.__setattr__(self, "max_sweeps", checks.integer("max_sweeps", self.max_sweeps))
-        if self.turns is not None:
-            object.__setattr__(self, "turns", checks.integer("turns", self.turns, 0))
+        if self.iterations is not None:
+            object.__setattr__(self, "iterations", checks.integer("iterations", self.iterations, 0))
 
     def settings(self, dtype: Any) -> Settings:
         """Its static numbers for a dtype."""
         tolerance = TOLERANCE_EPS * float(jnp.finfo(dtype).eps) if self.tolerance is None else self.tolerance
         limit = max(UNSOLVED * tolerance, float(jnp.finfo(dtype).eps) ** 0.5)
-        return Settings(tolerance, self.max_sweeps, limit, iterations=self.turns)
+        return Settings(tolerance, self.max_sweeps, limit, iterations=self.iterations)
 
 
 class ContactStep(NamedTuple):

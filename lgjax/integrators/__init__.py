@@ -4,6 +4,8 @@ Read first: `method.py` says what a method is, `integrate.py` drives any, `munth
 `scan_saved.py` is the loop under every driver.
 """
 
+from typing import TYPE_CHECKING
+
 from lgjax.integrators.adaptive import AdaptiveSolution, integrate_adaptive
 from lgjax.integrators.commutator_free import (
     CF3,
@@ -37,6 +39,7 @@ from lgjax.integrators.tableau import (
     Tableau,
 )
 from lgjax.integrators.taylor import Taylor
+from lgjax.numerics.renamed import members
 
 __all__ = [
     "BOGACKI_SHAMPINE32",
@@ -77,3 +80,6 @@ __all__ = [
     "suzuki",
     "triple_jump",
 ]
+
+if not TYPE_CHECKING:  # which reports unknown names by itself
+    __getattr__ = members("lgjax.integrators", AdaptiveStatus="lgjax.integrators.Status")

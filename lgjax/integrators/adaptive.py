@@ -3,8 +3,7 @@
 Source: [celledoni2021] section 4, eq. (33).
 
 The loop that finds the steps is a `lax.while_loop` and is not differentiated.  Derivatives are those of the steps that
-it accepted, their sizes held fixed but for the last one before an event: a scan over the recorded times, which exists
-only where a derivative is taken.
+it accepted, their sizes held fixed but for the last one before an event: a scan over the recorded times.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +25,7 @@ from lgjax.integrators.method import Method, order_of
 from lgjax.numerics import checks
 from lgjax.numerics.implicit import implicit_number
 from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.renamed import attributes
 from lgjax.numerics.status import flag
 from lgjax.numerics.tangents import moves_where, value_of_first
 
@@ -52,6 +52,9 @@ class AdaptiveSolution(NamedTuple):
     rejected: Array
     times: Array
     stopped: Array
+
+    if not TYPE_CHECKING:
+        __getattr__ = attributes(finite="status, with success")
 
     @property
     def success(self) -> Array:

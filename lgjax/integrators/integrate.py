@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from lgjax.integrators.method import Method
 from lgjax.integrators.scan_saved import saved_steps, scan_saved
 from lgjax.integrators.tableau import Tableau
 from lgjax.numerics import checks
+from lgjax.numerics.renamed import attributes
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.saving.checkpoint import Checkpoint
 
@@ -47,6 +48,9 @@ class Solution(NamedTuple):
     ts: Array
     ys: Any
     status: Array
+
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(finite="status, with success")
 
     @property
     def success(self) -> Array:

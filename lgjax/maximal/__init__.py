@@ -4,6 +4,8 @@
 first: `parts.py`, then `system.py`.
 """
 
+from typing import TYPE_CHECKING
+
 from lgjax.maximal.classical import compose_tait_bryan_angles
 from lgjax.maximal.generalized_alpha import ConstrainedProblem, GeneralizedAlpha
 from lgjax.maximal.integrate import Solution, Status, integrate, unconstrained_problem
@@ -21,6 +23,7 @@ from lgjax.maximal.parts import (
 )
 from lgjax.maximal.system import AbsoluteConfiguration, System, compose_rotation_vectors
 from lgjax.numerics.newton import EXUDYN_RULE, NewtonRule
+from lgjax.numerics.renamed import members
 
 __all__ = [
     "EXUDYN_RULE",
@@ -46,3 +49,6 @@ __all__ = [
     "integrate",
     "unconstrained_problem",
 ]
+
+if not TYPE_CHECKING:  # which reports unknown names by itself
+    __getattr__ = members("lgjax.maximal", RigidBody="lgjax.maximal.Body", JointConstraint="lgjax.maximal.Joint")

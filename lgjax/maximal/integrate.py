@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from lgjax.maximal.system import AbsoluteConfiguration, System
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.newton import NewtonRule
+from lgjax.numerics.renamed import attributes
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.saving.checkpoint import Checkpoint
 
@@ -67,6 +68,9 @@ class Solution(NamedTuple):
     multipliers: Array
     iterations: Array
     status: Array
+
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(finite="status, with success")
 
     @property
     def success(self) -> Array:

@@ -23,6 +23,7 @@ from lgjax.numerics.checks import described as described
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 VECTORS = ("v", "vdot", "tau", "f", "dv")  # (nv,)
+PLAIN = "with lgjax.execution.plain(): runs without kernels"
 CONFIGURATIONS = ("q", "q0", "q1")
 BASE = {
     "tau": "the forces of the joints come after the six entries of the floating base, zeros where nothing pushes it",
@@ -60,6 +61,8 @@ def checked_arguments(
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             given = dict(zip(parameters, args, strict=False)) | kwargs
+            if "execution" in kwargs:
+                raise TypeError(f"{function.__name__}() has no argument 'execution'; {PLAIN}")
             if "model" not in given or len(args) > len(parameters):
                 return function(*args, **kwargs)  # which raises Python's own error
             model = checked_model(given["model"], leaves=True)

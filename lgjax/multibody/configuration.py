@@ -20,6 +20,7 @@ from lgjax.multibody.model import Configuration, Mechanism, Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import checks
 from lgjax.numerics.messages import listed
+from lgjax.numerics.renamed import arguments
 from lgjax.numerics.small_angle import norm
 
 
@@ -61,6 +62,7 @@ def _random_rotation(key: jax.Array, n: int, dtype) -> jax.Array:
     return jnp.stack([x, y, jnp.cross(x, y)], -1)
 
 
+@arguments(balls="ball_rotations")
 def configuration(
     model: Model | Mechanism,
     base: Pose | tuple[ArrayLike, Any] | ArrayLike | None = None,

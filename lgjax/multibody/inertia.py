@@ -1,11 +1,12 @@
 """Inertial parameters of a rigid body: ten numbers in which the dynamics are linear."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.renamed import attributes
 
 
 class Inertia(NamedTuple):
@@ -21,6 +22,9 @@ class Inertia(NamedTuple):
     mass: jax.Array
     moment: jax.Array
     rotational: jax.Array
+
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(second="rotational")
 
     @property
     def com(self) -> jax.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from lgjax.groups.se3 import Pose
 from lgjax.multibody.geometry import Geometry
 from lgjax.multibody.inertia import Inertia
 from lgjax.multibody.tree import Tree
+from lgjax.numerics.renamed import attributes
 
 SHOWN = 12  # joints in a model's repr
 
@@ -72,6 +73,9 @@ class Model:
         floats = ", floating" * (self.tree.n_free > 0)
         return f"<Model {self.name!r}: {self.nbodies} bodies{floats}, nv {self.nv}, joints {shown or 'none'}>"
 
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(rate="velocity_limit")
+
     @property
     def name(self) -> str:
         return self.tree.name
@@ -119,3 +123,6 @@ class Configuration(NamedTuple):
     free_poses: Pose
     joints: jax.Array
     ball_rotations: jax.Array
+
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(frees="free_poses", balls="ball_rotations")

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from lgjax.multibody.joints import JointKind
+from lgjax.numerics.renamed import arguments
 
 Numbers = float | Sequence[float] | np.ndarray
 Vector = Sequence[float] | np.ndarray | jax.Array
@@ -58,6 +59,9 @@ class Joint:
     armature: Numbers = 0.0
     pitch: float = 0.0
     second_axis: Vector | None = None
+
+
+Joint.__init__ = arguments(rate="velocity_limit")(Joint.__init__)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lgjax.multibody.joints import JointKind
 from lgjax.numerics.messages import listed, shown
+from lgjax.numerics.renamed import attributes
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,9 @@ class Tree:
     joint_names: tuple[str, ...]
     frames: tuple[tuple[str, int], ...] = ()
     source: str | None = field(default=None, compare=False, repr=False)
+
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(nq="n_free, n_joint and n_ball")
 
     @property
     def nbodies(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from lgjax.multibody.arguments import checked_arguments
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.renamed import attributes
 from lgjax.robots.robot import Robot
 from lgjax.saving.checkpoint import Checkpoint
 from lgjax.simulate.contact_rollout import ContactRecord, EventSteps, TimeSteps, check_contacts
@@ -55,6 +56,9 @@ class Trajectory(NamedTuple):
     contacts: ContactRecord | None = None
     control: ControlRecord | None = None
     actuators: ActuatorRecord | None = None
+
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(finite="status, with success")
 
     @property
     def success(self) -> jax.Array:

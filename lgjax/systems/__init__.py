@@ -1,5 +1,8 @@
 """Ready problems from the literature, each with its parameters, space, field, initial state and invariants."""
 
+from typing import TYPE_CHECKING
+
+from lgjax.numerics.renamed import members
 from lgjax.systems.aerial_manipulator import AerialManipulator, aerial_manipulator
 from lgjax.systems.bouncing_body import BouncingBody, bouncing_body
 from lgjax.systems.closed_loops import LoopProblem, five_bar, four_bar, stewart_platform
@@ -37,3 +40,11 @@ __all__ = [
     "spherical_pendulum",
     "stewart_platform",
 ]
+
+if not TYPE_CHECKING:  # which reports unknown names by itself
+    __getattr__ = members(
+        "lgjax.systems",
+        System="lgjax.systems.Problem",
+        ConstrainedSystem="lgjax.systems.MaximalProblem",
+        ClosedLoopSystem="lgjax.systems.LoopProblem",
+    )

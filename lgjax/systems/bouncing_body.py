@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from lgjax.groups import SE3, HomogeneousSpace, product_space, right_translation
 from lgjax.groups.se3 import Pose
 from lgjax.numerics import checks
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.renamed import attributes
 from lgjax.shapes import Plane, Shape, box, ellipsoid, rounded, union
 from lgjax.systems.problem import arrays, gravity_vector
 
@@ -45,6 +46,9 @@ class BouncingBody(NamedTuple):
     shape: Shape
     planes: Plane
     dt: Array
+
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(h="dt")
 
     @property
     def state(self) -> RigidState:

@@ -158,7 +158,7 @@ def test_a_row_gives_way_as_a_joint_does():
     model = build([bar("a", None, (0, 0, 0)), bar("b", "a", (0.5, 0, 0))], "arm")
     q, v = lgjax.configuration(model, joints=jnp.array([0.3, -0.2])), jnp.array([1.0, -2.0])
     tau, h, k, d = jnp.array([3.0, 1.0]), 1e-2, 400.0, 30.0
-    still = TimeStepping(turns=0)
+    still = TimeStepping(iterations=0)
     own = Implicit(jnp.array([0.0, k]), jnp.array([0.0, d]))
     row = Implicit(None, None, jnp.array([[0.0, 1.0]]), jnp.array([k]), jnp.array([d]))
     one, other = (contact_step(model, None, q, v, tau, h, implicit=given, method=still) for given in (own, row))

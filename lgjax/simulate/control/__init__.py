@@ -4,6 +4,9 @@ Read first: `problem.py` states the problem, `regulator/search.py` and `shooting
 drives.
 """
 
+from typing import TYPE_CHECKING
+
+from lgjax.numerics.renamed import members
 from lgjax.simulate.control import costs
 from lgjax.simulate.control.fddp import FDDP
 from lgjax.simulate.control.ilqr import ILQR
@@ -38,3 +41,6 @@ __all__ = [
     "optimize_controls",
     "rollout_memory",
 ]
+
+if not TYPE_CHECKING:  # which reports unknown names by itself
+    __getattr__ = members("lgjax.control", History="lgjax.control.SearchRecord")

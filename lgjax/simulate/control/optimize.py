@@ -18,6 +18,7 @@ from lgjax.execution.compiled import compiled
 from lgjax.execution.lasting import Way, first_traced, in_groups
 from lgjax.numerics import checks
 from lgjax.numerics.loops import iterate_while
+from lgjax.numerics.renamed import arguments
 from lgjax.saving.arrays import read_arrays, write_arrays
 from lgjax.saving.identity import fingerprint
 from lgjax.saving.progress import shown_bar, uninterrupted
@@ -28,6 +29,7 @@ from lgjax.simulate.control.problem import ControlSystem, OptimizeStatus, Proble
 from lgjax.simulate.control.shooting import MultipleShooting, Shooting
 
 Array = jax.Array
+OPTIONS = ("tolerance", "optimizer", "hold", "segments")  # once arguments of `optimize_controls`
 
 
 class SearchRecord(NamedTuple):
@@ -71,6 +73,7 @@ class OptimizedControls(NamedTuple):
         return int(np.lexsort((self.cost, self.violation * (rank > 0), rank))[0])
 
 
+@arguments(**dict.fromkeys(OPTIONS, "an option of the method, as in method=Shooting(...)"))
 @jax.default_matmul_precision("highest")  # of users' functions too; traces of one precision serve no other
 def optimize_controls(
     system: ControlSystem, state: Any, guesses: Any, *, steps: int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from lgjax.multibody.arguments import checked_array, checked_configuration, chec
 from lgjax.multibody.configuration import Configuration, neutral
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.renamed import attributes
 from lgjax.numerics.status import NOT_FINITE
 from lgjax.robots.robot import Robot
 from lgjax.robots.sensors import Sensors
@@ -105,6 +106,9 @@ class Ensemble(_Fields):
 
     q, v, energy = map(_stored, ("q", "v", "energy"))  # type: ignore[override]
     mass_factors, parameters = map(_stored, ("mass_factors", "parameters"))  # type: ignore[override]
+
+    if not TYPE_CHECKING:  # which reports unknown attributes by itself
+        __getattr__ = attributes(finite="status, with success")
 
     @property
     def success(self) -> np.ndarray:

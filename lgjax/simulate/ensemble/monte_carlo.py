@@ -14,6 +14,7 @@ from jax.experimental import multihost_utils
 
 from lgjax.integrators.field import strong
 from lgjax.numerics import checks
+from lgjax.numerics.renamed import arguments
 from lgjax.saving.identity import fingerprint
 from lgjax.saving.progress import progress_bar, uninterrupted
 from lgjax.simulate.ensemble.program import Program, device_mesh, fitting_program, result_shapes
@@ -60,6 +61,7 @@ class MonteCarlo(NamedTuple):
     complete: bool = True
 
 
+@arguments(count="batch")
 def monte_carlo(
     simulate: Callable[..., Sample], arguments: tuple = (), *, batch: int, key: jax.Array, chunk: int | None = None,
     devices: int | None = None, folder: Any = None, resume: bool = False, tag: str = "",
