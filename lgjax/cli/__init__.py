@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import lgjax
 from lgjax.cli.commands import COMMANDS, MODULES, fail
+from lgjax.cli.interrupts import repeat_lost_interrupts
 
 
 class _Parser(argparse.ArgumentParser):
@@ -27,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (without the program's name) and return the exit code."""
     own_program, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
     try:
+        if own_program:
+            repeat_lost_interrupts()
         args = _parsed(argv)
         if own_program:
             gc.freeze()  # what is imported stays; to look through it again and again takes a third of the tracing

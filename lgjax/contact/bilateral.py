@@ -114,7 +114,7 @@ def bilateral(model: Model, loops: Sequence[Loop], q: Configuration, v, turning,
 
 
 def joined(model: Model, loops: Sequence[Loop]) -> tuple[tuple[int, ...], ...]:
-    """Sets of bodies, static, that loops hold together; a loop that is a function may hold all of them."""
+    """Sets of bodies that loops join, static; a loop that is a function can join all bodies."""
     found = []
     for loop in loops:
         if callable(loop.kind):

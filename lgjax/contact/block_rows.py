@@ -1,7 +1,10 @@
-"""Rows of a step with many contacts, as columns of a `BlockMatrix`: each contact with the velocities that feel it.
+"""Rows of the contact problem in sparse form: for each contact the velocities between its two bodies and the world.
 
-Whatever acts at run time, the bodies of each candidate are static here, so that a bound on the contacts that act leaves
-out columns. Read first: `responses.py`, `rows.py`, `cones/blocks.py`.
+`acting_in` decides whether a mechanism takes this form or the dense one of `rows.py`. `BlockRows` computes the columns
+of the factor F of Delassus' matrix by the inward pass of `responses.py`, along the path of each body, and stores them
+as a `BlockMatrix`. The two bodies of each candidate contact are static, and so is the pattern of the blocks. Which
+candidates act is known at run time: the columns of the others are zero, and the solver skips them. Read first:
+`responses.py`, `rows.py`, `cones/blocks.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.bounded import acting_of
-from lgjax.contact.cones.blocks import SIZE, BlockMatrix, Pattern, alike
-from lgjax.contact.cones.elimination import NEIGHBORS, neighbors_of
+from lgjax.contact.cones.blocks import SIZE, BlockMatrix, Pattern, equal_runs
+from lgjax.contact.cones.elimination import MOST_NEIGHBORS, most_neighbors
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.geometry.detection import ContactPoints
-from lgjax.contact.responses import Columns, way
+from lgjax.contact.responses import Columns, path_to_world
 from lgjax.contact.rows import Acting, JointRows
 from lgjax.dynamics.kinematics import ancestor_mask
 from lgjax.multibody.model import Model
@@ -25,12 +28,15 @@ from lgjax.numerics.rank import product
 
 Array = jax.Array
 
-MOST = 1.0  # rows for each velocity, without faces: some states of robots with more need the dense Newton's method
-PAYS = 2.0  # times the entries of the columns, from which on rows of a dense matrix take longer
+# Mechanisms without faces that have more rows than this for each velocity take the dense form: some states of such
+# robots are solved only by the dense Newton's method.
+ROWS_PER_VELOCITY = 1.0
+# A sweep in blocks is faster if a row of the dense matrix has more entries than this times those of two columns of F.
+SPARSE_GAIN = 2.0
 
 
 def blocks_of(tree: Tree) -> np.ndarray:
-    """(nv,) where `BlockMatrix.spread` has each velocity: those of a tree in blocks, in their order."""
+    """The place (nv,) of each velocity in z of `BlockMatrix.spread`. Each tree of a forest begins a new block."""
     root: list[int] = []
     for body, parent in enumerate(tree.parents):
         root.append(body if parent < 0 else root[parent])
@@ -44,41 +50,44 @@ def blocks_of(tree: Tree) -> np.ndarray:
 
 
 def _downward(tree: Tree, body: int) -> tuple[int, ...]:
-    """Velocities on the way of a body, the nearest to the world first; none of the ground."""
-    return way(tree, body)[::-1] if body >= 0 else ()
+    """`path_to_world` in reverse, from the world to the body; () for the ground."""
+    return path_to_world(tree, body)[::-1] if body >= 0 else ()
 
 
 def pattern_of(tree: Tree, ends: Sequence[Sequence[int]], joints: Sequence[int]) -> Pattern:
-    """The blocks that feel contacts between bodies `ends` (-1 for the ground), and joints of bodies."""
+    """The pattern of contacts between the bodies `ends` (-1 for the ground) and of the joints of some bodies."""
     places = blocks_of(tree)
-    felt = lambda *bodies: tuple(dict.fromkeys(int(places[k]) // SIZE for b in bodies for k in _downward(tree, b)))
+    on_paths = lambda *bodies: tuple(dict.fromkeys(int(places[k]) // SIZE for b in bodies for k in _downward(tree, b)))
     count = 1 + max(places.tolist(), default=-1) // SIZE
-    return Pattern(tuple(felt(*pair) for pair in ends), tuple(felt(body) for body in joints), count)
+    return Pattern(tuple(on_paths(*pair) for pair in ends), tuple(on_paths(body) for body in joints), count)
 
 
 def acting_in(contacts: Contacts, model: Model, joined: Sequence[tuple[int, ...]] = ()) -> Acting:
-    """What is static about the contacts of a step, with a pattern where it pays."""
+    """Static description of the contacts of a step, with a pattern if the sparse form is used.
+
+    joined: sets of bodies that loops join.
+    """
     acting, bounded, count = Acting.of(contacts, model, joined), None, len(contacts)
     if contacts.nearest is not None:
         bounded, count = acting_of(contacts, model.tree, acting), contacts.nearest
         rows, velocities = range(3 * len(contacts) + len(acting.joints)), range(model.nv)
         acting = acting._replace(islands=((tuple(rows), tuple(velocities)),))  # as `acting_of` has it
-    if not acting.faces and 3 * count + len(acting.joints) > MOST * model.nv:
+    if not acting.faces and 3 * count + len(acting.joints) > ROWS_PER_VELOCITY * model.nv:
         return acting._replace(bounded=bounded)
     pattern = pattern_of(model.tree, acting.ends, [model.tree.v_body[k] for k in acting.joints])
     return acting._replace(bounded=bounded, pattern=pattern if _pays(pattern, count) else None)
 
 
 def _pays(pattern: Pattern, acting: int) -> bool:
-    """Whether a sweep over so many acting contacts by blocks takes less time than with a dense matrix."""
-    if not pattern.contacts or neighbors_of(pattern) > NEIGHBORS:
+    """Whether a sweep over `acting` contacts is faster in blocks than with a dense matrix."""
+    if not pattern.contacts or most_neighbors(pattern) > MOST_NEIGHBORS:
         return False
     mean = sum(map(len, pattern.contacts)) / len(pattern.contacts)
-    return 3 * acting + len(pattern.rows) > PAYS * 2 * SIZE * mean
+    return 3 * acting + len(pattern.rows) > SPARSE_GAIN * 2 * SIZE * mean
 
 
 class BlockRows:
-    """As `BodyRows`, of contacts of which only some act. acts: (contacts,) bool."""
+    """The same interface as `rows.BodyRows`, with a sparse matrix. acts: (contacts,) bool, at run time."""
 
     def __init__(self, acting: Acting, columns: Columns, points: ContactPoints, joints: JointRows, acts: Array):
         assert acting.tree is not None
@@ -109,33 +118,34 @@ class BlockRows:
     def _columns(
         self, count: int, bodies: list, blocks: tuple, force: Callable, first: Callable | None = None
     ) -> Array:
-        """Columns (n, 6 w, count) of forces on the ways of some bodies each, in the blocks that feel them.
+        """Columns (n, 6 w, count) of F for n contacts or rows, in their blocks.
 
-        force(i, side): (count, 6). first(i): (count,), forces at the first joint.
+        bodies: the one or two bodies of each. force(i, side): (count, 6), wrenches on body `side` of contact i.
+        first(i): (count,), forces at the body's own joint.
         """
         n, none = len(bodies), len(self.columns.inverse)
         longest = max((len(_downward(self.tree, b)) for own in bodies for b in own), default=0)
         most = max(map(len, bodies), default=1)
-        ways = [[list(_downward(self.tree, b)) for b in own] for own in bodies]
+        paths = [[list(_downward(self.tree, b)) for b in own] for own in bodies]
         table = np.full((n, most, longest), none, np.int32)
-        for i, own in enumerate(ways):
+        for i, own in enumerate(paths):
             for side, dofs in enumerate(own):
                 table[i, side, longest - len(dofs) :] = dofs
         Y = jnp.zeros((n, most * longest, count), self.forces.dtype)
-        for start, length, width in alike([len(own) for own in bodies]):
+        for start, length, width in equal_runs([len(own) for own in bodies]):
 
             def one(i, Y, start=start, length=length, width=width):
                 y = []
                 for side in range(width):
                     dofs = [jnp.asarray(table[start : start + length, side, k])[i] for k in range(longest)]
-                    y += self._felt(dofs, force(start + i, side), first and first(start + i))
+                    y += self._inward(dofs, force(start + i, side), first and first(start + i))
                 return jax.lax.dynamic_update_slice(Y, jnp.stack(y)[None], (start + i, 0, 0))
 
             Y = jax.lax.fori_loop(0, length, one, Y)
         return self._placed(Y, table.reshape(n, most * longest), blocks)
 
-    def _felt(self, dofs: list[Array], P: Array, first: Array | None) -> list[Array]:
-        """What velocities on a way, from the world on, feel of forces P (count, 6) at its end."""
+    def _inward(self, dofs: list[Array], P: Array, first: Array | None) -> list[Array]:
+        """The inward pass: y / sqrt(D) at the velocities `dofs` of a path, for wrenches P (count, 6) on its body."""
         y = []
         for step, k in enumerate(reversed(dofs)):
             S, U, inverse, root = (jax.lax.dynamic_index_in_dim(x, k, keepdims=False) for x in self.padded)
@@ -146,7 +156,7 @@ class BlockRows:
         return y[::-1]
 
     def _placed(self, Y: Array, table: np.ndarray, blocks: tuple) -> Array:
-        """The entries Y (n, m, count) of velocities `table` (n, m) in blocks; those of the same velocity add up."""
+        """Y (n, m, count), at the velocities `table` (n, m), sorted into blocks; both bodies' entries add up."""
         size, m = SIZE * self.pattern.width, Y.shape[1]
         places = blocks_of(self.tree)
         found: list[np.ndarray] = []

@@ -1,8 +1,8 @@
 """A bound on how many contacts act in a step: the nearest ones enter the problem, the others wait.
 
-Which ones is known only in the step, so their rows are found otherwise than in `rows.py`: a contact may act on any
-body. A number 1 or 0 for each velocity says whether it moves the body, and the forces of all contacts go to the world
-side by side, along all velocities. Read first: `responses.py`, `rows.py`.
+Which contacts are the nearest is known only at run time, so any row can belong to any body, and the static segments of
+`rows.py` do not exist. Instead a mask says for each velocity whether it moves the body, 1 or 0, and the inward pass
+takes the forces of all contacts through all velocities. Read first: `responses.py`, `rows.py`.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 from lgjax.contact.cones.factors import Factors
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.geometry.detection import ContactPoints, sides
-from lgjax.contact.responses import Columns, dense, impulses, segments, way
+from lgjax.contact.responses import Columns, dense, impulses, path_to_world, segments
 from lgjax.contact.rows import Acting, JointRows
 from lgjax.dynamics.kinematics import ancestor_mask
 from lgjax.multibody.model import Model
@@ -26,8 +26,8 @@ Array = jax.Array
 
 
 class Chosen(NamedTuple):
-    """The contacts that act. which: (k,) int32 among the candidates. moved: (k, 2, nv) 1 where a velocity moves the
-    body that touches, and the one that is touched, 0 elsewhere. waiting: (n,) bool, the other candidates.
+    """The contacts that act. which: (k,) int32, their numbers among the candidates. moved: (k, 2, nv), 1 where a
+    velocity moves the first or the second body of a contact, else 0. waiting: (n,) bool, the other candidates.
     """
 
     which: Array
@@ -53,7 +53,7 @@ def _at(x: Array, i: Array) -> Array:
 
 
 def choose(contacts: Contacts, model: Model, gap: Array) -> Chosen:
-    """The `contacts.nearest` candidates of the least gaps (n,), of which those at the end of free flight will do."""
+    """The `contacts.nearest` candidates with the least gaps (n,), predicted for the end of free flight."""
     n, k = len(contacts), contacts.nearest
     assert k is not None
     dtype = gap.dtype
@@ -83,16 +83,16 @@ def velocities(contacts: Contacts, model: Model, S: Array, points: ContactPoints
 
 
 def acting_of(contacts: Contacts, tree: Tree, acting: Acting) -> Acting:
-    """What is static about the contacts that act; they are one island, for which bodies they couple is not."""
+    """Static description of the contacts that act. All are one island: which bodies they couple is not static."""
     assert contacts.nearest is not None
     count = 3 * contacts.nearest + len(acting.joints)
-    parts = segments([way(tree, tree.v_body[k]) for k in acting.joints])
+    parts = segments([path_to_world(tree, tree.v_body[k]) for k in acting.joints])
     island = tuple(range(count)), tuple(range(tree.nv))
     return acting._replace(touching=(), parts=parts, islands=(island,))
 
 
 class ChosenRows:
-    """As `rows.BodyRows`, of contacts that may act on any body; moved: see `Chosen`."""
+    """The same interface as `rows.BodyRows` for contacts that may act on any body; moved: see `Chosen`."""
 
     def __init__(self, acting: Acting, columns: Columns, points: ContactPoints, joints: JointRows, moved: Array):
         k, nv = len(points.gap), len(columns.inverse)

@@ -47,7 +47,7 @@ class Settings(NamedTuple):
 
 
 class Law(NamedTuple):
-    """What contacts obey in a step of h s. friction, restitution: (n,), see `Contacts`; smoothing: (), m, or None."""
+    """Parameters of the law in a step of h s. friction, restitution: (n,), see `Contacts`; smoothing: (), m, or None."""
 
     friction: Array
     restitution: Array | None
@@ -56,7 +56,7 @@ class Law(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What a step asks of its contacts, limits and dry joints.
+    """Inputs of the contact problem of a step.
 
     columns: how the tree responds. v_t, v_free: (nv,), see `step.py`. points, law: of all candidates. held: answers (m,
     nv) and inverse (m, m) of bilateral rows, None without any. chosen: those that act, None where all do.
@@ -73,7 +73,7 @@ class Task(NamedTuple):
 
 
 class Solutions(NamedTuple):
-    """What a search begins with, and what it finds.
+    """Start and result of the solver.
 
     plain: impulses of all rows without restitution, bouncing: with it. lift: displacements of normals and limits.
     """
@@ -111,7 +111,7 @@ def coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) ->
 
 @coupled.defjvp
 def _(settings, acting, primals, tangents):
-    """The same operations, from the known solutions: no iteration is differentiated or, for a way back, repeated."""
+    """Derivatives of the same operations at the known solutions: no iteration is differentiated or repeated."""
     found = coupled(settings, acting, *primals)
     # Without sweeps, what is given is taken as the solution.
     without, solutions = settings._replace(max_sweeps=0), keep(found.solutions)
@@ -121,9 +121,9 @@ def _(settings, acting, primals, tangents):
 
 
 def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -> Coupled:
-    """With blocks where they pay, for all candidates; else with a dense matrix, for those that act.
+    """Choose the matrix: in blocks for all candidates if `acting` has a pattern, else dense for those that act.
 
-    Solutions are of those that act; the start is of all candidates, except for the solutions that are known.
+    Solutions belong to the contacts that act; the start belongs to all candidates, except where it is a known solution.
     """
     columns, points, joints, law, chosen = task.columns, task.points, task.joints, task.law, task.chosen
     blocks = acting.pattern is not None and task.held is None
@@ -269,7 +269,7 @@ def _open(gap, points: ContactPoints, closes: bool):
 def _excess(islands, u, before, after, x, pushed, h) -> Array:
     """Work, J, of the displacements and impulses x together, where it is positive; (islands,).
 
-    Impulses have positive work where forces press a point together that moves away at first, as when a body turns.
+    Impulses do positive work at a point that first separates and is then pressed together, as when a body turns.
 
     pushed: impulses of the displacements, as x. Gravity and motors change the velocities from `before` to u.
     """
@@ -284,10 +284,10 @@ def _excess(islands, u, before, after, x, pushed, h) -> Array:
 
 
 def _passed_on(G, x, before, u, restitution) -> Array:
-    """Whether a contact that bounces meets because of other impacts of the same step, more than by its own motion.
+    """Whether other impacts of the same step drive a bouncing contact together faster than its own motion does.
 
-    One impact after the other would let it bounce as fast as they drive it together. `before` (n,) is its own velocity,
-    u (n,) that with the forces of the step. Contacts at rest pass on a few times that change; it does not count.
+    In a sequence of impacts it would bounce at that speed. before (n,): normal velocities at the start of the step.
+    u (n,): with the step's forces. Contacts at rest drive each other at a few times that change; this does not count.
     """
     n = len(before)
     impulse = x[: 3 * n].reshape(n, 3)

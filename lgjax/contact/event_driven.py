@@ -132,7 +132,7 @@ def _step(settings: Settings, forces: Callable, data) -> tuple[EventStep, Any]:
 
 @_step.defjvp
 def _(settings, forces, primals, tangents):
-    """Those of the recorded parts. Forces that branch are those of a user; our own branch is safe, see `replay`."""
+    """Derivatives of the recorded parts. Only a user's forces may branch; our own branches are safe, see `replay`."""
     found, record = keep(_step(settings, forces, *primals))
     primals = first_order(primals, "a step by contact.EventDriven")
     again = lambda data: System(settings, forces, *data).replay(*jax.lax.stop_gradient((record, found.parts)))

@@ -1,11 +1,11 @@
 """How a tree responds to forces at its contacts, from the articulated-body algorithm.
 
 Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: a wrench P on a body gives its joint the
-force y = S^T P, and the parent the wrench P - U D^-1 y, and so on to the world. The *way* of a body is the list of
-velocities of the joints that it passes, from the body to the world. A unit force at a contact is described by the y of
-all velocities on this way; two forces a, b have a^T J M^-1 J^T b = sum y_a y_b / D over the velocities that their ways
-share, and M^-1 J^T follows by the outward pass. Nothing else of the mass matrix is needed. Velocities that feel the
-same forces are a *segment*, on which all of these run as one array.
+force y = S^T P, and the parent the wrench P - U D^-1 y, and so on to the world. The *path* of a body is the list of
+the velocities of the joints between the body and the world (Featherstone's kappa), the body's own joint first. A unit
+force at a contact is described by its y at all velocities on this path. Two forces a, b have a^T J M^-1 J^T b = sum
+y_a y_b / D over the velocities that their paths share, and M^-1 J^T follows by the outward pass. Nothing else of the
+mass matrix is needed. Velocities on the paths of the same forces are a *segment*: they are one array.
 
 Source: [featherstone2008] section 7.3 read as a factorization; J M^-1 J^T is Delassus' operator.
 """
@@ -157,12 +157,13 @@ def _half_solve(factor, y):
     return sm.stack(*x)
 
 
-# ---- forces on their ways to the world
+# ---- forces on their paths to the world
 class Segment(NamedTuple):
-    """Velocities, one above the other, that feel the same forces; static.
+    """Successive velocities of a tree that are on the paths of the same forces; static.
 
-    dofs: the nearest to the leaves first. above: number of the segment that feels the forces next, -1 for none. below:
-    segments that hand theirs on to it. starts: forces that begin here. forces: all, those from below first.
+    dofs: indices into v, the nearest to the leaves first. above: number of the next segment toward the world, -1 for
+    none. below: segments that pass their forces on to this one. starts: forces that act on a body or joint of this
+    segment. forces: all, those from below first.
     """
 
     dofs: tuple[int, ...]
@@ -172,40 +173,40 @@ class Segment(NamedTuple):
     forces: tuple[int, ...]
 
 
-def way(tree: Tree, body: int) -> tuple[int, ...]:
-    """Velocities on the way of a body, the nearest first."""
+def path_to_world(tree: Tree, body: int) -> tuple[int, ...]:
+    """Indices into v of the velocities between a body and the world, the body's own joint first."""
     return tuple(reversed([tree.v_start[a] + k for a in tree.ancestors[body] for k in range(tree.kinds[a].nv)]))
 
 
-def segments(ways: Sequence[tuple[int, ...]]) -> tuple[Segment, ...]:
-    """Those of forces on their `ways`, velocities with the nearest first; from the leaves to the roots."""
-    felt: dict[int, list[int]] = {}
-    for force, dofs in enumerate(ways):
+def segments(paths: Sequence[tuple[int, ...]]) -> tuple[Segment, ...]:
+    """Segments of forces with these paths (`path_to_world`), from the leaves to the roots."""
+    acting: dict[int, list[int]] = {}
+    for force, dofs in enumerate(paths):
         for k in dofs:
-            felt.setdefault(k, []).append(force)
-    same = {k: tuple(forces) for k, forces in felt.items()}
-    paths = [list(dict.fromkeys(same[k] for k in dofs)) for dofs in ways]  # sets of forces, of one segment each
-    height = {own: len(path) - level for path in paths for level, own in enumerate(path)}
+            acting.setdefault(k, []).append(force)
+    same = {k: tuple(forces) for k, forces in acting.items()}
+    routes = [list(dict.fromkeys(same[k] for k in dofs)) for dofs in paths]  # sets of forces, of one segment each
+    height = {own: len(route) - level for route in routes for level, own in enumerate(route)}
     order = sorted(height, key=lambda own: -height[own])
     number = {own: n for n, own in enumerate(order)}
-    above = {own: number[next_] for path in paths for own, next_ in pairwise(path)}
-    first = {force: number[path[0]] for force, path in enumerate(paths) if path}
+    above = {own: number[next_] for route in routes for own, next_ in pairwise(route)}
+    first = {force: number[route[0]] for force, route in enumerate(routes) if route}
     found: list[Segment] = []
     for n, own in enumerate(order):
         below = tuple(k for k, segment in enumerate(found) if segment.above == n)
         starts = tuple(force for force in own if first[force] == n)
         forces = (*(force for k in below for force in found[k].forces), *starts)
-        dofs = tuple(k for k in ways[own[0]] if same[k] == own)
+        dofs = tuple(k for k in paths[own[0]] if same[k] == own)
         found.append(Segment(dofs, above.get(own, -1), below, starts, forces))
     return tuple(found)
 
 
 def impulses(columns: Columns, parts: Sequence[Segment], wrenches: Array, own: Array) -> list[Array]:
-    """For each segment y (its velocities, its forces) of unit forces; see the head of the file.
+    """The y (velocities, forces) of unit forces in each segment, as the head of the file defines them.
 
     First come the forces on bodies, wrenches (k, 6) in world axes about the origin, then those at joints, own (m,):
-    each acts on the first velocity of the segment where it begins. The y of several forces add up, and
-    `FactoredDynamics.respond` takes the sum.
+    each acts on the first velocity of its segment. The y of several forces add up, and `FactoredDynamics.respond` takes
+    the sum.
     """
     start = jnp.concatenate([wrenches, jnp.zeros((len(own), 6), own.dtype)])
     handed: list[Array] = []
@@ -233,7 +234,7 @@ def _handed_on(P: Array, velocity) -> tuple[Array, Array]:
 
 
 def operator(columns: Columns, parts: Sequence[Segment], y: list[Array], rows: np.ndarray) -> Factors:
-    """J M^-1 J^T (n, n) from the y of forces. rows: (forces,) the row of each; two may have the same."""
+    """J M^-1 J^T (n, n) from the y of forces. rows: (forces,), the row of each; both bodies of a contact share it."""
     found = [together(own, rows[np.asarray(part.forces, int)]) for part, own in zip(parts, y, strict=True)]
     d = [columns.inverse[np.asarray(part.dofs, int)] for part in parts]
     at = tuple(tuple(at.tolist()) for _, at in found)
@@ -241,7 +242,7 @@ def operator(columns: Columns, parts: Sequence[Segment], y: list[Array], rows: n
 
 
 def together(y: Array, rows: np.ndarray) -> tuple[Array, np.ndarray]:
-    """The columns of y (..., forces) with those of the same row added, and the rows."""
+    """The columns of y (..., forces), columns of the same row added up, and the rows."""
     own, first = np.unique(rows, return_index=True)
     if len(own) == len(rows):
         return y, rows

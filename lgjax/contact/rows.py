@@ -21,11 +21,11 @@ from lgjax.contact.responses import (
     dense,
     impulses,
     operator,
+    path_to_world,
     response,
     segments,
     together,
     twists,
-    way,
 )
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
@@ -62,12 +62,13 @@ def joint_rows(contacts: Contacts, model: Model, q: Configuration, h) -> JointRo
 class Acting(NamedTuple):
     """Which contacts and joints act, static.
 
-    touching: (contact, sign) of each side of a contact that is not the ground; three forces act there. parts: the
-    segments of these forces, then of those at joints. joints: indices into v of the joints with limits, then of those
-    with dry friction; the first `limited` have limits. islands: rows and indices into v of the uncoupled parts of the
-    mechanism that have rows. faces: whether two bodies have several contacts with each other. ends: of each contact the
-    two bodies, -1 for the ground. pattern: of a matrix by blocks, None where a dense one takes less time. bounded: the
-    same where the nearest contacts alone act, which may be any, None where all do.
+    touching: (contact, sign) for each body of a contact but the ground; three forces act on it. parts: the segments of
+    these forces, then of those at joints. joints: indices into v of the joints with limits, then of those with dry
+    friction; the first `limited` have limits. islands: (rows, indices into v) of each part of the mechanism that
+    neither joints nor contacts couple with others. faces: whether two bodies have several contacts with each other.
+    ends: the two bodies of each contact, -1 for the ground. pattern: blocks of a sparse matrix, None where a dense one
+    takes less time. bounded: the same for `Contacts(nearest=)`, where any of the contacts may act; None without it.
+    tree: the mechanism.
     """
 
     touching: tuple[tuple[int, int], ...]
@@ -86,14 +87,14 @@ class Acting(NamedTuple):
         ends = list(zip(*(bodies.tolist() for bodies in sides(contacts, model)), strict=True))
         pairs = [pair for pair in ends if min(pair) >= 0]
         on = [(n, sign, pair[k]) for k, sign in ((0, 1), (1, -1)) for n, pair in enumerate(ends) if pair[k] >= 0]
-        joints = tuple(way(model.tree, body) for body in (*contacts.limited, *contacts.dry))
-        ways = [way(model.tree, body) for _, _, body in on for _ in range(3)]
+        joints = tuple(path_to_world(model.tree, body) for body in (*contacts.limited, *contacts.dry))
+        paths = [path_to_world(model.tree, body) for _, _, body in on for _ in range(3)]
         own = tuple(dofs[0] for dofs in joints)
         islands, faces = _islands(contacts, model, joined), len(set(pairs)) < len(pairs)
         touching = tuple((n, sign) for n, sign, _ in on)
         return cls(
             touching,
-            segments([*ways, *joints]),
+            segments([*paths, *joints]),
             own,
             len(contacts.limited),
             islands,
@@ -109,7 +110,7 @@ class Acting(NamedTuple):
 
 
 class BodyRows:
-    """All rows of contacts that act on known bodies, and of joints: what velocities they have, and what forces do."""
+    """Rows of contacts that all act and of joints, for the dense solver: J v, M^-1 J^T x and Delassus' operator."""
 
     def __init__(self, acting: Acting, columns: Columns, points: ContactPoints, joints: JointRows):
         self.acting, self.columns, self.rows = acting, columns, acting.rows(len(points.gap))
@@ -121,7 +122,7 @@ class BodyRows:
 
     @cached_property
     def y(self) -> list[Array]:
-        """Of unit forces, see `responses.impulses`."""
+        """Joint forces that unit forces cause, see `responses.impulses`."""
         return impulses(self.columns, self.acting.parts, self.wrenches, self.signs)
 
     def operator(self) -> Factors:
@@ -129,7 +130,7 @@ class BodyRows:
         return operator(self.columns, self.acting.parts, self.y, self.rows)
 
     def masked(self, x: Array) -> Array:
-        """Values (contacts,), 0 of those that do not act."""
+        """Values (contacts,), 0 for contacts that do not act; here all act."""
         return x
 
     def factor(self) -> Array:
@@ -156,7 +157,7 @@ class BodyRows:
 def _islands(
     contacts: Contacts, model: Model, joined: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """`Acting.islands`: trees that grow from the world, those together that touch in pairs or that loops hold."""
+    """`Acting.islands`: trees that grow from the world; those that can touch or that loops join are one island."""
     tree, label = model.tree, []
     for body, parent in enumerate(model.tree.parents):
         label.append(body if parent < 0 else label[parent])

@@ -72,13 +72,14 @@ ITERATIONS_OF_BODIES, ITERATIONS = 8, 0
 
 
 class Impact(NamedTuple):
-    """What contacts, limits and dry friction do in a step of a tree at q_m.
+    """Result of `impact`: what the contacts, joint limits and dry joints of a tree at q_m do in a step.
 
     v: (nv,) after the step. lift: (nv,) displacement out of the ground. impulse: (n, 3) N s and velocity: (n, 3) m/s
     after the impulses, both in the contact frames. gap: (n,) m, at q_m. joint_impulse: (nv,) N m s or N s, of joint
-    limits and dry friction. residual: () m/s, the violation of the law. sweeps: () of the solver. held: the rows of
-    loops and implicit forces, None without any. passed_on: () bool, `coupled._passed_on`. inexact: () bool, whether the
-    distance of a pair is. left_out: () bool, whether a contact met that was left out, see `bounded.py`.
+    limits and dry friction. residual: () m/s, the violation of the law. sweeps: () int32, sweeps of the solver.
+    held: the rows of loops and implicit forces, None without any. passed_on: () bool, whether one impact set off
+    another in the same step, see `coupled._passed_on`. inexact: () bool, whether the distance of a pair is inexact.
+    left_out: () bool, whether bodies met at a contact beyond the `nearest` ones, see `bounded.py`.
     """
 
     v: Array
@@ -129,9 +130,12 @@ class Forces(NamedTuple):
 def impact(
     model: Model, contacts: Contacts, q: Configuration, v, forces: Forces, h, guess, settings: Settings
 ) -> Impact:
-    """The velocities after a step of h that has reached q at its middle, and everything about its contacts."""
+    """Velocities after a step of h s that has reached q, its middle, and its impulses. v: (nv,) before the step.
+
+    guess: (n, 3) N s, impulses at which the solver starts.
+    """
     applied = None if forces.wrenches is None else applied_wrenches(model.links, forces.wrenches)
-    # Joint damping at the end of the step, at v + h vdot: the part of h vdot acts as inertia, that of v is known.
+    # Joint damping acts at the velocity at the end of the step, v + h vdot: -d v is a force, -d h vdot an inertia h d.
     tau = forces.tau - model.damping * v
     inertia = model.armature + h * model.damping + own_inertia(forces.implicit, h)
     model = model.replace(armature=inertia, damping=jnp.zeros_like(model.damping))
@@ -150,9 +154,9 @@ def impact(
 
 
 def _mean_velocity(half, v, h, held: Bilateral | None, iterations: int) -> Array:
-    """The w = v + h/2 vdot(q, w) of free flight, after a fixed number of iterations that begin with v.
+    """The mean velocity w = v + h/2 vdot(q, w) of free flight, by a fixed number of iterations that begin with v.
 
-    half(w): the accelerations. Where rows hold the mechanism, w is the mean of v and of the velocity that they leave.
+    half(w): the accelerations (nv,). With loops w is the mean of v and of the velocity that the loops allow.
     """
     if not iterations:
         return v
@@ -161,8 +165,9 @@ def _mean_velocity(half, v, h, held: Bilateral | None, iterations: int) -> Array
 
 
 def _impact(
-    settings: Settings, together, model: Model, contacts: Contacts, q, v, mean, tau, applied, h, guess, held
+    settings: Settings, joined_bodies, model: Model, contacts: Contacts, q, v, mean, tau, applied, h, guess, held
 ) -> Impact:
+    """`impact` once the mean velocity of free flight is known: one kernel. joined_bodies: sets that loops join."""
     bounces = contacts.restitution is not None
     free = FactoredDynamics(model, q, mean, tau, applied, model.armature, from_rest=bounces)
     v_free = v + h * _without_turning(model, mean, free.vdot)
@@ -172,7 +177,7 @@ def _impact(
     points = detect(contacts, model, free.poses, free.origin)
     joints = joint_rows(contacts, model, q, h)
     law = Law(contacts.friction, contacts.restitution, h, contacts.smoothing)
-    acting = acting_in(contacts, model, together)
+    acting = acting_in(contacts, model, joined_bodies)
     inexact, points = points.status != 0, points._replace(status=None)
     if not (len(contacts) or acting.joints):
         return _untouched(v_free, points.gap, held, inexact)
@@ -203,14 +208,14 @@ def _impact(
 
 
 def _untouched(v, gap, held, inexact) -> Impact:
-    """Free flight: neither contacts nor joints have rows."""
+    """The result of free flight, without contacts, limits and dry joints."""
     none, zero = jnp.zeros((0, 3), v.dtype), jnp.zeros_like(jnp.sum(v))
     still, never = jnp.zeros_like(v), jnp.zeros((), bool)
     return Impact(v, still, none, none, gap, still, zero, jnp.zeros((), jnp.int32), held, never, inexact, never)
 
 
 def _energy_factors(islands, model: Model, q, v, excess) -> Array:
-    """The factors (nv,) on the velocities that take the excesses (islands,) from the kinetic energies."""
+    """Factors (nv,) on the velocities that reduce the kinetic energy of each island by its excess (islands,), J."""
     if len(islands) == 1 and len(islands[0][1]) == model.nv:
         return _factor(kinetic_energy(model, q, v), excess[0])
     still = model.replace(gravity=jnp.zeros_like(model.gravity))
@@ -224,10 +229,10 @@ def _energy_factors(islands, model: Model, q, v, excess) -> Array:
 
 
 def _factor(energy, excess) -> Array:
-    """The factor on the velocities that takes an excess from the kinetic energy; 1 if there is less than that.
+    """The factor sqrt(1 - excess / energy) on the velocities; 1 if the energy is less than the excess.
 
-    Both are divided by a constant first, for the square of an energy may underflow. Below 2.4e-23 J in float32 (1 kg at
-    7e-12 m/s) the way back would meet numbers that are too large: there the factor has its slopes and no curvature.
+    Both are divided by a constant first, because the square of an energy can underflow. Below 2.4e-23 J in float32
+    (1 kg at 7e-12 m/s) second derivatives would overflow: there the factor has first derivatives alone.
     """
     enough = (energy > excess) & (energy < jnp.inf)
     size = jnp.where(enough, jax.lax.stop_gradient(energy), jnp.ones_like(energy))

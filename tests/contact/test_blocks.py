@@ -11,7 +11,7 @@ from lgjax.contact import TimeStepping, block_rows, contact_step
 from lgjax.contact.block_rows import BlockRows, acting_in
 from lgjax.contact.cones.block_steps import newton_change
 from lgjax.contact.cones.blocks import BlockMatrix, Pattern
-from lgjax.contact.cones.elimination import eliminated, identity, neighbors_of, with_column
+from lgjax.contact.cones.elimination import factorized, identity, most_neighbors, plus_contact
 from lgjax.contact.cones.law import ConeProblem, natural_map
 from lgjax.contact.cones.newton import newton_steps
 from lgjax.contact.geometry.detection import detect
@@ -52,9 +52,9 @@ def dense_of(G: BlockMatrix):
 @pytest.mark.parametrize(("seed", "count"), [(1, 3), (3, 9)])
 def test_the_operator_by_blocks_is_that_of_known_bodies(seed, count, monkeypatch):
     """J M^-1 J^T, its diagonal, J v and M^-1 J^T x of trees that touch each other and themselves, with joints."""
-    monkeypatch.setattr(block_rows, "PAYS", 0.0)
-    monkeypatch.setattr(block_rows, "NEIGHBORS", 99)
-    monkeypatch.setattr(block_rows, "MOST", 99.0)
+    monkeypatch.setattr(block_rows, "SPARSE_GAIN", 0.0)
+    monkeypatch.setattr(block_rows, "MOST_NEIGHBORS", 99)
+    monkeypatch.setattr(block_rows, "ROWS_PER_VELOCITY", 99.0)
     model, contacts = mechanism(seed, count)
     q = lgjax.random_configuration(jax.random.key(seed), model)
     v = jnp.asarray(np.random.default_rng(seed).normal(size=model.nv))
@@ -104,7 +104,7 @@ PATTERN = Pattern(((0,), (1,), (0, 1), (1, 2), (1, 2), (2, 3), (4, 3), (4, 0), (
 def test_blocks_are_eliminated_in_an_order_that_couples_few():
     chain = Pattern(tuple((k, k + 1) for k in range(9)), (), 10)
     star = Pattern(tuple((0, k) for k in range(1, 10)), (), 10)
-    assert [neighbors_of(x) for x in (chain, star, PATTERN)] == [1, 1, 2]
+    assert [most_neighbors(x) for x in (chain, star, PATTERN)] == [1, 1, 2]
 
 
 def test_systems_of_blocks_have_the_solution_of_a_dense_matrix():
@@ -119,12 +119,12 @@ def test_systems_of_blocks_have_the_solution_of_a_dense_matrix():
     def solve(matrix, K, shares, z):
         def add(run, values, i, M):
             F = [values[run.first + i, 6 * b : 6 * b + 6] for b in range(run.places.shape[1])]
-            inner = K[run.first + i] if run.together == 3 else shares[run.first + i][None, None]
-            return with_column(M, PATTERN, run, i, F, inner)
+            inner = K[run.first + i] if run.size == 3 else shares[run.first + i][None, None]
+            return plus_contact(M, PATTERN, run, i, F, inner)
 
         M = matrix.by_contacts(add, identity(PATTERN, z.dtype))
         F = jnp.stack([matrix.spread(row) for row in jnp.eye(29)], 1)
-        return eliminated(M, PATTERN).solve(z), F
+        return factorized(M, PATTERN).solve(z), F
 
     found, F = map(np.asarray, jax.jit(solve)(matrix, jnp.asarray(K), jnp.asarray(shares), jnp.asarray(z)))
     whole = np.zeros((29, 29))
@@ -161,7 +161,7 @@ def both_ways(monkeypatch, run):
     """What run(method) gives with blocks and with a dense matrix; the methods differ, so that both are traced."""
     found = []
     for pays, sweeps in ((0.0, 611), (np.inf, 612)):
-        monkeypatch.setattr(block_rows, "PAYS", pays)
+        monkeypatch.setattr(block_rows, "SPARSE_GAIN", pays)
         found.append(run(TimeStepping(max_sweeps=sweeps)))
     return found
 

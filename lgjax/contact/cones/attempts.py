@@ -77,7 +77,7 @@ def attempt(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Arr
 
 
 def early_attempt(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Array, limit, again) -> Array:
-    """As `attempt`, but only by interior points with the factor of G; it also ends where it stalls within limit ().
+    """`attempt` by interior points with the factor of G alone; it also ends where it stalls within limit ().
 
     again (): whether it is the second time.
     """
@@ -86,7 +86,7 @@ def early_attempt(p: ConeProblem, stiffness: Array, x: Array, going: Array, clos
 
 
 def face_attempt(p: ConeProblem, stiffness: Array, x: Array, going: Array, close: Array, limit: Array, number) -> Array:
-    """As `attempt`, by Newton's method and interior points by turns; it ends where it stalls, or far within limit ().
+    """`attempt` by Newton's method and interior points alternately; it ends where it stalls, or far within limit ().
 
     Newton's method comes first, for it changes the impulses least. Later attempts take as long as those of `attempt`.
     """

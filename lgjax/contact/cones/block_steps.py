@@ -1,11 +1,16 @@
-"""Newton steps of `interior.py` for a `BlockMatrix`: one contact after the other, and past those that do not act.
+"""Newton steps of `interior.py` and `newton.py` for a `BlockMatrix` G = F^T F + ridge, contact by contact.
 
-With u = G x + b and the term |u_t|, whose derivative is `slope`, each contact has (3, 3) matrices T and D with
+A linearized contact is an equation with (3, 3) matrices T and D: T (F^T F dx) + D dx = right. For interior points, with
+the Jordan product o of X and W, the derivative `slope` of the term |u_t| and the barrier's derivative `soft`,
 
-    T (G dx) + D dx = right,   T = X o (1 + slope),   D = W o + X o soft + T ridge,
+    T = X o (1 + slope),   D = W o + X o soft + T ridge.
 
-so that dx = y - K F^T s with y = D^-1 right, K = D^-1 T and (1 + F K F^T) s = F y. One pass over the contacts makes the
-matrix of s, two more find dx, and again with what round-off has left. Read first: `interior.py`, `elimination.py`.
+With the unknown s = F dx, of the size of the velocities, this is Woodbury's formula:
+
+    (1 + F K F^T) s = F y,   dx = y - K F^T s,   K = D^-1 T,   y = D^-1 right.
+
+One pass over the contacts assembles the matrix, `elimination.py` factors it, and two passes find dx. Steps of iterative
+refinement repeat these two with the residual. Read first: `interior.py`, `elimination.py`.
 """
 
 from typing import Any, NamedTuple
@@ -14,20 +19,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.blocks import Run, added, columns, felt
-from lgjax.contact.cones.elimination import eliminated, identity, with_column
+from lgjax.contact.cones.blocks import Run, columns, rates_of, scatter_add
+from lgjax.contact.cones.elimination import factorized, identity, plus_contact
 from lgjax.contact.cones.law import ConeProblem, contact_image, step_of_rows
 from lgjax.numerics import small_matrix as sm
 from lgjax.numerics.rank import product
 
 Array = jax.Array
 
-TURNS = 3  # that find dx, the later ones what round-off has left
+SOLVES = 3  # that find dx: the first one, and steps of iterative refinement
 
 
 class _Terms(NamedTuple):
-    """Of each contact T and D^-1 (k, 3, 3); right side, `miss` of `interior._velocities`, and soft with two slopes
-    (k, 3)."""
+    """Terms of the linearized contacts.
+
+    T, inverse: T and D^-1 (k, 3, 3). right: (k, 3). miss: (k, 3), see `interior._velocities`. bends: (k, 3), soft and
+    the two entries of slope.
+    """
 
     T: Array
     inverse: Array
@@ -36,33 +44,38 @@ class _Terms(NamedTuple):
     bends: Array
 
 
-def changes(s: Any, x: Array, w: Array, coupling: Array, aim: Array, own: Array, force: Array) -> tuple[Array, Array]:
-    """dx (n,) and dw (k, 3) at a point x (n,), w (k, 3) of a `_Scaled` problem. own, force: as of `interior._rows`."""
+def interior_change(
+    s: Any, x: Array, w: Array, coupling: Array, aim: Array, own: Array, force: Array
+) -> tuple[Array, Array]:
+    """The interior-point step: dx (n,) and dw (k, 3) at a point x (n,), w (k, 3) of a `_Scaled` problem.
+
+    coupling, aim: see `interior.py`. own, force: (r,), added to the diagonal of further rows, and their right side.
+    """
     G, k, scale, ridge = s.G, len(w), s.scale, s.G.ridge * s.scale * s.scale
     point, diagonal = G.spread(scale * x), own + ridge[3 * k :]
 
     def first(run: Run, values, i, state: tuple[Array, _Terms]):
         n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
         M, terms = state
-        c = _part(scale, at, run.together)
-        if run.together == 1:
-            return with_column(M, G.pattern, run, i, F, (c * c / _part(diagonal, n, 1))[:, None]), terms
+        c = _part(scale, at, run.size)
+        if run.size == 1:
+            return plus_contact(M, G.pattern, run, i, F, (c * c / _part(diagonal, n, 1))[:, None]), terms
         xi, ri = _part(x, at, 3), _part(ridge, at, 3)
-        u = c * felt(point, run, i, F) + ri * xi + _part(s.b, at, 3)
+        u = c * rates_of(point, run, i, F) + ri * xi + _part(s.b, at, 3)
         found = _terms(xi, _row(w, n), u, None if s.barrier is None else _row(s.barrier, n), ri, coupling, aim)
-        M = with_column(M, G.pattern, run, i, F, c[:, None] * sm.matmul(found.inverse, found.T) * c)
+        M = plus_contact(M, G.pattern, run, i, F, c[:, None] * sm.matmul(found.inverse, found.T) * c)
         return M, jax.tree.map(lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b[None], n, 0), terms, found)
 
     points = x[: 3 * k].reshape(k, 3)
     matrices, vectors = jnp.zeros((k, 3, 3), x.dtype), jnp.zeros((k, 3), x.dtype)
     M, terms = G.by_contacts(first, (identity(G.pattern, x.dtype), _Terms(*[matrices] * 2, *[vectors] * 3)))
-    inner = eliminated(M, G.pattern)
+    inner = factorized(M, G.pattern)
 
     def seen(run: Run, values, i, dx: Array, of: Array):
-        """Of column i: its number, where its rows begin, its entries and scale, its part of dx, and of F^T `of`."""
+        """For contact or row i: number, first index, blocks of F, scale, its dx, and its rows of F^T `of`."""
         n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
-        c, old = (_part(a, at, run.together) for a in (scale, dx))
-        return n, at, F, c, old, c * felt(of, run, i, F)
+        c, old = (_part(a, at, run.size) for a in (scale, dx))
+        return n, at, F, c, old, c * rates_of(of, run, i, F)
 
     def correct(_, state: tuple[Array, Array]):
         dx, z = state
@@ -70,30 +83,30 @@ def changes(s: Any, x: Array, w: Array, coupling: Array, aim: Array, own: Array,
         def forward(run: Run, values, i, state: tuple[Array, Array]):
             dx, f = state
             n, at, F, c, old, g = seen(run, values, i, dx, z)
-            if run.together == 1:
+            if run.size == 1:
                 y = (_part(force, n, 1) - g) / _part(diagonal, n, 1) - old
             else:
                 T, inverse, right, xi, wi = (_row(a, n) for a in (*terms[:3], points, w))
                 soft = _row(terms.bends, n)[0] * old[0] * xi
                 g = g + _part(ridge, at, 3) * old
                 y = sm.matvec(inverse, right - sm.matvec(T, g) - sm.matvec(_arrow(wi), old) - soft)
-            return _put(dx, at, old + y), added(f, run, i, [product(part, c * y) for part in F])
+            return _put(dx, at, old + y), scatter_add(f, run, i, [product(part, c * y) for part in F])
 
         def back(run: Run, values, i, state: tuple[Array, Array]):
             dx, z = state
             n, at, F, c, old, g = seen(run, values, i, dx, answer)
-            if run.together == 1:
+            if run.size == 1:
                 new = old - g / _part(diagonal, n, 1)
             else:
                 new = old - sm.matvec(_row(terms.inverse, n), sm.matvec(_row(terms.T, n), g))
-            return _put(dx, at, new), added(z, run, i, [product(part, c * new) for part in F])
+            return _put(dx, at, new), scatter_add(z, run, i, [product(part, c * new) for part in F])
 
         none = jnp.zeros_like(z)
         dx, f = G.by_contacts(forward, (dx, none))
         answer = inner.solve(f)
         return G.by_contacts(back, (dx, none))
 
-    dx, z = jax.lax.fori_loop(0, TURNS, correct, (jnp.zeros_like(x), jnp.zeros_like(point)))
+    dx, z = jax.lax.fori_loop(0, SOLVES, correct, (jnp.zeros_like(x), jnp.zeros_like(point)))
     return dx, _of_velocities(s, dx, z, terms)
 
 
@@ -102,11 +115,11 @@ def _of_velocities(s: Any, dx: Array, z: Array, terms: _Terms) -> Array:
     G, ridge = s.G, s.G.ridge * s.scale * s.scale
 
     def one(run: Run, values, i, dw):
-        if run.together == 1:
+        if run.size == 1:
             return dw
         n, at = run.first + i, 3 * (run.first + i)
         own = _part(dx, at, 3)
-        g = _part(s.scale, at, 3) * felt(z, run, i, columns(values, run, i)) + _part(ridge, at, 3) * own
+        g = _part(s.scale, at, 3) * rates_of(z, run, i, columns(values, run, i)) + _part(ridge, at, 3) * own
         soft, a, b = jnp.unstack(_row(terms.bends, n))
         more = jnp.stack([a * g[1] + b * g[2] + soft * own[0], *[jnp.zeros_like(a)] * 2])
         return jax.lax.dynamic_update_slice_in_dim(dw, (_row(terms.miss, n) + g + more)[None], n, 0)
@@ -115,7 +128,7 @@ def _of_velocities(s: Any, dx: Array, z: Array, terms: _Terms) -> Array:
 
 
 def _terms(x: Array, w: Array, u: Array, barrier: Array | None, ridge: Array, coupling: Array, aim: Array) -> _Terms:
-    """Those of one contact, x, w, u, ridge (3,)."""
+    """The terms of one contact; x, w, u, ridge: (3,)."""
     square = w[1] * w[1] + w[2] * w[2]
     slide, none = jnp.sqrt(square), jnp.zeros_like(square)
     a, b = (coupling * y / jnp.where(square > 0, slide, jnp.ones_like(slide)) for y in (w[1], w[2]))
@@ -129,13 +142,13 @@ def _terms(x: Array, w: Array, u: Array, barrier: Array | None, ridge: Array, co
 
 
 def _arrow(x: Array) -> Array:
-    """The matrix (3, 3) of the product x o, of x (3,)."""
+    """The matrix (3, 3) of the Jordan product with x (3,): arrow(x) y = x o y."""
     none = jnp.zeros_like(x[0])
     return jnp.stack([x, jnp.stack([x[1], x[0], none]), jnp.stack([x[2], none, x[0]])])
 
 
 def _turned(x: Array, a: Array, b: Array) -> Array:
-    """x o (1 + slope) (3, 3), where the slope adds a u_1 + b u_2 to u_0."""
+    """The matrix (3, 3) of x o (1 + slope), where slope adds a u_1 + b u_2 to u_0."""
     return _arrow(x) + jnp.stack([jnp.zeros_like(x), a * x, b * x], 1)
 
 
@@ -153,17 +166,17 @@ def _put(a: Array, at, part: Array) -> Array:
 
 
 def newton_change(p: ConeProblem, x: Array, damping: Array) -> Array:
-    """The dx (n,) of a step of `newton.py` from impulses x (n,), damped by `damping` ().
+    """The step dx (n,) of `newton.py` from impulses x (n,), with Levenberg damping ().
 
-    With S, the derivative of a contact's projection, and its step sizes, T is S steps and D is 1 - S + damping T.
+    With the derivative S of a contact's projection, T = S diag(steps) and D = 1 - S + T (damping + ridge).
     """
     G, k = p.G, len(p.friction)
     steps, point = step_of_rows(G, k), G.spread(x)
 
     def terms(run: Run, i, z: Array, own: Array, step: Array, ridge: Array):
-        """K and y = D^-1 right of column i."""
+        """K and y = D^-1 right for contact or row i."""
         n = run.first + i
-        if run.together == 1:
+        if run.size == 1:
             low, high = _part(p.low, n, 1), _part(p.high, n, 1)
             inside = ((z > low) & (z < high)).astype(z.dtype)
             share = 1 / (1 - inside + inside * step * (damping + ridge))
@@ -177,22 +190,22 @@ def newton_change(p: ConeProblem, x: Array, damping: Array) -> Array:
     def first(run: Run, values, i, state):
         M, f, dx, kept = state
         at, F = G.offset(run, run.first + i), columns(values, run, i)
-        own, step, ridge, b = (_part(a, at, run.together) for a in (x, steps, G.ridge, p.b))
-        z = own - step * (felt(point, run, i, F) + ridge * own + b)
+        own, step, ridge, b = (_part(a, at, run.size) for a in (x, steps, G.ridge, p.b))
+        z = own - step * (rates_of(point, run, i, F) + ridge * own + b)
         K, y = terms(run, i, z, own, step, ridge)
-        padded = jnp.zeros((run.together, 3), z.dtype).at[:, : run.together].set(K)
+        padded = jnp.zeros((run.size, 3), z.dtype).at[:, : run.size].set(K)
         kept = jax.lax.dynamic_update_slice(kept, padded, (at, 0))
-        M, f = with_column(M, G.pattern, run, i, F, K), added(f, run, i, [product(part, y) for part in F])
+        M, f = plus_contact(M, G.pattern, run, i, F, K), scatter_add(f, run, i, [product(part, y) for part in F])
         return M, f, _put(dx, at, y), kept
 
     start = identity(G.pattern, x.dtype), jnp.zeros_like(point), jnp.zeros_like(x), jnp.zeros((len(x), 3), x.dtype)
     M, f, dx, kept = G.by_contacts(first, start)
-    answer = eliminated(M, G.pattern).solve(f)
+    answer = factorized(M, G.pattern).solve(f)
 
     def back(run: Run, values, i, dx):
         at = G.offset(run, run.first + i)
-        K = jax.lax.dynamic_slice(kept, (at, 0), (run.together, run.together))
-        g = felt(answer, run, i, columns(values, run, i))
-        return _put(dx, at, _part(dx, at, run.together) - product(K, g))
+        K = jax.lax.dynamic_slice(kept, (at, 0), (run.size, run.size))
+        g = rates_of(answer, run, i, columns(values, run, i))
+        return _put(dx, at, _part(dx, at, run.size) - product(K, g))
 
     return G.by_contacts(back, dx)

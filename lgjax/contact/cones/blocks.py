@@ -1,11 +1,14 @@
-"""Delassus' matrix of many bodies, as a product: G = F^T F + ridge, where a contact is felt by few velocities.
+"""Delassus' matrix of many bodies as a sparse product G = F^T F + ridge, for sweeps whose time grows with the contacts.
 
-Velocities are in blocks of six: a free body is one, a tree has several. A column of F has entries in the blocks on the
-ways of the two bodies that touch. So G x costs a few operations for each contact, and a sweep keeps z = F x. The
-interior-point steps of `interior.py` solve systems 1 + F K F^T of the velocities, whose blocks are zero where no
-contact couples two: `elimination.py`.
+F = D^-1/2 Y has a row for each velocity of the mechanism and three columns for each contact (Y, D: `responses.py`). The
+velocities are in blocks of six: a free body is one block, a tree has several. A column of F is zero except in the
+blocks on the paths of the two bodies in contact, so only these blocks are stored. Then G x takes a few operations for
+each contact, and a Gauss-Seidel sweep updates z = F x after each contact instead of reading a row of G. Interior-point
+and Newton steps solve systems with the matrix 1 + F K F^T, which has a block for two velocity blocks only if a contact
+couples them: `elimination.py`.
 
-Everything goes contact by contact, and past those that do not act. Read first: `law.py`. Next: `solver.py`.
+All functions visit one contact after the other and skip those that do not act. Read first: `law.py`. Next:
+`solver.py`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +26,15 @@ from lgjax.numerics.rank import product
 Array = jax.Array
 
 SIZE = 6  # velocities of a block
-RUNS = 3  # of columns that are treated alike, at most
+MOST_RUNS = 3  # loops over contacts; with more, all columns are padded to the widest
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which blocks feel each contact and each further row, by their numbers; static. blocks: how many there are."""
+    """Sparsity of F, static: the numbers of the velocity blocks of each contact and of each further row.
+
+    blocks: how many velocity blocks there are.
+    """
 
     contacts: tuple[tuple[int, ...], ...]
     rows: tuple[tuple[int, ...], ...]
@@ -36,21 +42,21 @@ class Pattern:
 
     @property
     def width(self) -> int:
-        """The most blocks that feel one contact or row."""
+        """The largest number of blocks of a contact or row."""
         return max(map(len, (*self.contacts, *self.rows)), default=1)
 
     def normals(self, rows: int) -> "Pattern":
-        """That of the normals of contacts and of the first further rows, all as rows."""
+        """The pattern of the contact normals and of the first further rows, all as rows."""
         return Pattern((), (*self.contacts, *self.rows[:rows]), self.blocks)
 
 
 class Run(NamedTuple):
-    """Successive columns of F that as many blocks feel. together: columns of one; first: number of the first.
+    """Successive contacts, or rows, with equally many blocks: one loop visits them.
 
-    places: (m, width), the blocks.
+    size: columns of F for each, 3 or 1. first: number of the first. places: (m, width), the blocks of each.
     """
 
-    together: int
+    size: int
     first: int
     places: np.ndarray
 
@@ -58,11 +64,12 @@ class Run(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class BlockMatrix:
-    """G for k contacts and r further rows, n = 3 k + r.
+    """G = F^T F + ridge for k contacts and r further rows, n = 3 k + r.
 
-    contacts: (k, 6 w, 3), the columns of F in the blocks of `pattern`, w of them at most. rows: (r, 6 w, 1). ridge:
-    (n,). own: (k, 3, 3) and sizes: (r,), the diagonal of G. acts: (k + r,), whether F has anything there; the ridge of
-    what does not act is positive. shares: whether contacts share loads.
+    contacts: (k, 6 w, 3), the columns of F in the blocks of `pattern`, at most w for each contact. rows: (r, 6 w, 1).
+    ridge: (n,). own: (k, 3, 3), the diagonal blocks of G for contacts. sizes: (r,), its diagonal for rows. acts:
+    (k + r,) bool, whether a contact or row acts: the others have zero columns and a positive ridge. shares: whether
+    contacts can share a load, as the corners of a face do.
     """
 
     contacts: Array
@@ -76,7 +83,7 @@ class BlockMatrix:
 
     @classmethod
     def of(cls, contacts: Array, rows: Array, acts: Array, pattern: Pattern, shares: bool) -> "BlockMatrix":
-        """The matrix of columns, with a ridge where nothing acts, of the mean of the others."""
+        """The matrix with these columns. Contacts that do not act get the mean of the diagonal as their ridge."""
         k, r = len(contacts), len(rows)
         blocks = jax.lax.map(lambda x: product(x.T, x), contacts) if k else jnp.zeros((0, 3, 3), contacts.dtype)
         sizes = jnp.sum(rows * rows, (1, 2))
@@ -103,7 +110,7 @@ class BlockMatrix:
         return replace(self, ridge=self.ridge + d, own=own, sizes=self.sizes + d[3 * k :])
 
     def normals(self, rows: int) -> "BlockMatrix":
-        """That of the normals of contacts and of the first further rows, all as rows."""
+        """The matrix of the contact normals and of the first further rows, all as rows."""
         k = len(self.contacts)
         joined = lambda contacts, others: jnp.concatenate([contacts, others[:rows]])
         return BlockMatrix(
@@ -117,9 +124,9 @@ class BlockMatrix:
         )
 
     def runs(self) -> Iterator[tuple[Run, Array]]:
-        """The runs of columns, and the array that has their entries: of contacts, then of rows."""
+        """The runs of contacts, then of rows, each with the array of its columns."""
         for places, count, values in ((self.pattern.contacts, 3, self.contacts), (self.pattern.rows, 1, self.rows)):
-            for first, length, width in alike(list(map(len, places))):
+            for first, length, width in equal_runs(list(map(len, places))):
                 own = [[*x, *[self.pattern.blocks] * (width - len(x))] for x in places[first : first + length]]
                 yield Run(count, first, np.array(own, np.int32)), values
 
@@ -128,34 +135,34 @@ class BlockMatrix:
         return self.rates(self.spread(x)) + self.ridge * x
 
     def spread(self, x: Array) -> Array:
-        """z = F x (6 (blocks + 1),), the last block of no meaning."""
+        """z = F x (6 (blocks + 1),) of impulses x (n,); the last block takes what is padding."""
 
         def add(run: Run, values, i, z):
-            part = jax.lax.dynamic_slice_in_dim(x, self.offset(run, run.first + i), run.together)
-            return added(z, run, i, [product(F, part) for F in columns(values, run, i)])
+            part = jax.lax.dynamic_slice_in_dim(x, self.offset(run, run.first + i), run.size)
+            return scatter_add(z, run, i, [product(F, part) for F in columns(values, run, i)])
 
         return self.by_contacts(add, jnp.zeros(SIZE * (self.pattern.blocks + 1), x.dtype))
 
     def rates(self, z: Array) -> Array:
-        """F^T z (n,)."""
+        """F^T z (n,): velocities at the contacts and rows."""
 
         def put(run: Run, values, i, u):
-            found = felt(z, run, i, columns(values, run, i))
+            found = rates_of(z, run, i, columns(values, run, i))
             return jax.lax.dynamic_update_slice_in_dim(u, found, self.offset(run, run.first + i), 0)
 
         return self.by_contacts(put, jnp.zeros_like(self.ridge))
 
     def offset(self, run: Run, i):
         """Number of the first row of contact i, or that of row i."""
-        return 3 * i if run.together == 3 else 3 * len(self.contacts) + i
+        return 3 * i if run.size == 3 else 3 * len(self.contacts) + i
 
     def acting(self, run: Run, i):
         """Whether contact or row i of a run acts, ()."""
-        first = run.first + (0 if run.together == 3 else len(self.contacts))
+        first = run.first + (0 if run.size == 3 else len(self.contacts))
         return jax.lax.dynamic_index_in_dim(self.acts, first + i, keepdims=False)
 
     def by_contacts(self, visit: Callable, state):
-        """The state after visit(run, values, i, state) of all columns that act, one contact after the other."""
+        """Fold: the state after state = visit(run, values, i, state) for each contact and row that acts, in order."""
         for run, values in self.runs():
 
             def turn(i, state, run=run, values=values):
@@ -165,33 +172,33 @@ class BlockMatrix:
         return state
 
 
-def alike(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Successive equal numbers: of the first, how many, and the number; all with the largest where there are many."""
+def equal_runs(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Runs of equal numbers as (first, length, number); a single run with the largest number if there are many."""
     cuts = [0, *(k for k in range(1, len(sizes)) if sizes[k] != sizes[k - 1]), len(sizes)]
-    cuts = cuts if len(cuts) <= 1 + RUNS else [0, len(sizes)]
+    cuts = cuts if len(cuts) <= 1 + MOST_RUNS else [0, len(sizes)]
     return [(a, b - a, max(sizes[a:b])) for a, b in pairwise(cuts) if a < b]
 
 
 def columns(values: Array, run: Run, i) -> list[Array]:
-    """The entries (6, count) of columns i of a run, for each of its blocks."""
+    """The blocks (6, run.size) of F for contact or row i of a run."""
     width = run.places.shape[1]
-    part = lambda b: jax.lax.dynamic_slice(values, (run.first + i, SIZE * b, 0), (1, SIZE, run.together))
+    part = lambda b: jax.lax.dynamic_slice(values, (run.first + i, SIZE * b, 0), (1, SIZE, run.size))
     return [part(b)[0] for b in range(width)]
 
 
 def _start(run: Run, i, b: int) -> Array:
-    """Where block b of column i begins in z."""
+    """The index in z at which the block of place b of contact or row i begins."""
     return jnp.asarray(SIZE * run.places[:, b])[i]
 
 
-def felt(z: Array, run: Run, i, own: list[Array]) -> Array:
-    """F^T z (count,) of columns i of a run, with the entries `own`."""
+def rates_of(z: Array, run: Run, i, own: list[Array]) -> Array:
+    """F^T z (run.size,) of contact or row i of a run, with its blocks `own` of F: a gather from z."""
     parts = [product(F.T, jax.lax.dynamic_slice_in_dim(z, _start(run, i, b), SIZE)) for b, F in enumerate(own)]
     return sum(parts[1:], parts[0])
 
 
-def added(z: Array, run: Run, i, changes: list[Array]) -> Array:
-    """z with changes (6,) of the blocks of column i."""
+def scatter_add(z: Array, run: Run, i, changes: list[Array]) -> Array:
+    """z with changes (6,) added to the blocks of contact or row i."""
     starts = [_start(run, i, b) for b in range(len(changes))]
     # All are read before anything is written, so that a loop writes them in place.
     new = [jax.lax.dynamic_slice_in_dim(z, at, SIZE) + change for at, change in zip(starts, changes, strict=True)]
@@ -201,22 +208,22 @@ def added(z: Array, run: Run, i, changes: list[Array]) -> Array:
 
 
 def sweep(G: BlockMatrix, contact: Callable, row: Callable, x: Array) -> tuple[Array, Array]:
-    """Impulses (n,), one contact after the other, each with the latest of the others; and their change (), m/s.
+    """A block Gauss-Seidel sweep: impulses (n,), and the largest change of a velocity (), m/s.
 
-    contact(i, u, own), row(j, u, own): the impulses of one and their change, from its velocities u without b, its
-    impulses and its number.
+    contact(i, u, own), row(j, u, own): new impulses of contact i or row j, with their change as a last entry, from its
+    velocities u = G x (without b) and its present impulses.
     """
     visit = (contact, row)
 
     def one(run: Run, values, i, state):
         z, x, change = state
         at = G.offset(run, run.first + i)
-        own, F = jax.lax.dynamic_slice_in_dim(x, at, run.together), columns(values, run, i)
-        ridge = jax.lax.dynamic_slice_in_dim(G.ridge, at, run.together)
-        new = visit[run.together == 1](run.first + i, felt(z, run, i, F) + ridge * own, own)
+        own, F = jax.lax.dynamic_slice_in_dim(x, at, run.size), columns(values, run, i)
+        ridge = jax.lax.dynamic_slice_in_dim(G.ridge, at, run.size)
+        new = visit[run.size == 1](run.first + i, rates_of(z, run, i, F) + ridge * own, own)
         moved = new[:-1] - own
         x = jax.lax.dynamic_update_slice_in_dim(x, new[:-1], at, 0)
-        return added(z, run, i, [product(part, moved) for part in F]), x, jnp.maximum(change, new[-1])
+        return scatter_add(z, run, i, [product(part, moved) for part in F]), x, jnp.maximum(change, new[-1])
 
     _, x, change = G.by_contacts(one, (G.spread(x), x, jnp.zeros_like(x[0])))
     return x, change

@@ -1,10 +1,13 @@
-"""Linear systems (1 + F K F^T) y = z of velocities in blocks, whose blocks are zero where no contact couples two.
+"""Sparse block LU factorization of the matrix 1 + F K F^T of interior-point and Newton steps.
 
-K has a block (3, 3) for each contact, so F K F^T is the sum of what each contributes in the blocks that feel it. Block
-Gaussian elimination takes out one block after the other, that with the fewest neighbors first; neighbors of what was
-taken out are coupled from then on. In a stack this is a block tridiagonal matrix, and takes time in proportion to the
-number of boxes. The matrix is that of a step of interior points: its symmetric part is positive definite near the
-central path, so that no rows are exchanged. Read first: `blocks.py`. Next: `interior.py`.
+F is the factor of `blocks.py`; K has a block (3, 3) for each contact. So each contact adds to the blocks (6, 6) of the
+velocities that it couples, and the others are zero. Gaussian elimination by blocks follows the minimum-degree order:
+next comes the block with the fewest neighbors, the blocks that are coupled with it. Eliminating it couples its
+neighbors (fill-in). The order is found once, from the static pattern. For a stack the matrix is block tridiagonal, and
+the time grows in proportion to the number of boxes.
+
+There is no pivoting: near the central path of the interior-point method the symmetric part of the matrix is positive
+definite. Read first: `blocks.py`. Next: `interior.py`.
 
 Source: George and Liu, Computer solution of large sparse positive definite systems (1981), for the order.
 """
@@ -21,12 +24,15 @@ from lgjax.numerics.rank import product
 
 Array = jax.Array
 
-NEIGHBORS = 3  # of a block, at most, when it is taken out; with more the systems are dense
+MOST_NEIGHBORS = 3  # of a block when it is eliminated; if a pattern has more, a dense matrix is used
 
 
 class Order(NamedTuple):
-    """Static. blocks: (m,) the order in which blocks are taken out. neighbors: (m, d) those left that are coupled with
-    each, filled up with m. number: (m + 1, m + 1) where each block of the matrix is stored; what is zero is at `zero`.
+    """Order of elimination and layout of the matrix, static.
+
+    blocks: (m,), in the order in which they are eliminated. neighbors: (m, d), the later blocks that are coupled with
+    each, padded with m. number: (m + 1, m + 1), where each block of the matrix is stored; blocks that stay zero are at
+    `zero`.
     """
 
     blocks: np.ndarray
@@ -36,8 +42,8 @@ class Order(NamedTuple):
 
 
 @lru_cache(64)
-def order_of(pattern: Pattern) -> Order:
-    """The order of elimination for a pattern."""
+def minimum_degree_order(pattern: Pattern) -> Order:
+    """The minimum-degree order for a pattern, with its fill-in."""
     m = pattern.blocks
     coupled: list[set[int]] = [set() for _ in range(m)]
     for places in (*pattern.contacts, *pattern.rows):
@@ -63,20 +69,21 @@ def order_of(pattern: Pattern) -> Order:
     return Order(np.array(order, np.int32), np.array(table, np.int32).reshape(m, most), number, len(stored))
 
 
-def neighbors_of(pattern: Pattern) -> int:
-    """The most neighbors that a block has when it is taken out."""
-    return order_of(pattern).neighbors.shape[1]
+def most_neighbors(pattern: Pattern) -> int:
+    """The largest number of neighbors of a block when it is eliminated."""
+    return minimum_degree_order(pattern).neighbors.shape[1]
 
 
-class Eliminated(NamedTuple):
-    """The matrix (count + 1, 6, 6) after elimination: the factors of the pivots on the diagonal, of others what is left
-    of their rows and columns when one of their blocks is taken out. The last block is zero."""
+class BlockLU(NamedTuple):
+    """The matrix after block elimination, (count + 1, 6, 6): LU factors of each pivot block, and the blocks beside and
+    below the pivots as they were when they were eliminated. The last block is zero.
+    """
 
     blocks: Array
     order: Order
 
     def solve(self, z: Array) -> Array:
-        """The y with (1 + F K F^T) y = z, both as `blocks.BlockMatrix.spread` has them."""
+        """The y with (1 + F K F^T) y = z: forward and backward substitution. y, z: as `BlockMatrix.spread` returns."""
         M, (pivots, neighbors, number, _) = self
         most = neighbors.shape[1]
 
@@ -100,16 +107,16 @@ class Eliminated(NamedTuple):
 
 
 def identity(pattern: Pattern, dtype) -> Array:
-    """The matrix 1 (count + 1, 6, 6), to which `with_column` adds."""
-    order = order_of(pattern)
+    """The unit matrix (count + 1, 6, 6), to which `plus_contact` adds."""
+    order = minimum_degree_order(pattern)
     own = np.zeros((order.zero + 1, SIZE, SIZE))
     own[np.diagonal(order.number)[:-1]] = np.eye(SIZE)
     return jnp.asarray(own, dtype)
 
 
-def with_column(M: Array, pattern: Pattern, run: Run, i, F: list[Array], K: Array) -> Array:
-    """M + F K F^T of column i of a run, with the entries F in its blocks and K (m, m)."""
-    number, width = order_of(pattern).number, range(len(F))
+def plus_contact(M: Array, pattern: Pattern, run: Run, i, F: list[Array], K: Array) -> Array:
+    """M + F K F^T for contact or row i of a run, with its blocks F and its K (m, m)."""
+    number, width = minimum_degree_order(pattern).number, range(len(F))
     places = [(a, b) for a in width for b in width]
     left = [product(f, K) for f in F]
     at = [_at(number[run.places[:, a], run.places[:, b]], i) for a, b in places]
@@ -117,13 +124,13 @@ def with_column(M: Array, pattern: Pattern, run: Run, i, F: list[Array], K: Arra
     return _put_blocks(M, at, new)
 
 
-def eliminated(M: Array, pattern: Pattern) -> Eliminated:
-    """The matrix of all columns, ready to be solved."""
-    order = order_of(pattern)
+def factorized(M: Array, pattern: Pattern) -> BlockLU:
+    """The block LU factors of M."""
+    order = minimum_degree_order(pattern)
     number, pivots, neighbors, _ = order.number, order.blocks, order.neighbors, order.zero
     most = neighbors.shape[1]
 
-    def take_out(i, M):
+    def eliminate(i, M):
         pivot = _at(number[pivots, pivots], i)
         LU = _factored(_block(M, pivot))
         uppers = [_block(M, _at(number[pivots, neighbors[:, b]], i)) for b in range(most)]
@@ -135,10 +142,10 @@ def eliminated(M: Array, pattern: Pattern) -> Eliminated:
                 new.append(_block(M, at[-1]) - product(part, uppers[b]))
         return _put_blocks(M, at, new)
 
-    return Eliminated(jax.lax.fori_loop(0, len(pivots), take_out, M), order)
+    return BlockLU(jax.lax.fori_loop(0, len(pivots), eliminate, M), order)
 
 
-# ---- blocks, row by row, so that a kernel has them in registers
+# ---- dense blocks (6, 6), row by row, so that a kernel holds them in registers
 def _at(table: np.ndarray, i) -> Array:
     return jnp.asarray(np.asarray(table, np.int32))[i]
 
@@ -149,7 +156,7 @@ def _block(M: Array, number) -> Array:
 
 
 def _put_blocks(M: Array, numbers: list, blocks: list[Array]) -> Array:
-    """M with blocks at numbers; all are computed before the first is written, so that a loop writes them in place."""
+    """M with new blocks, all computed before the first is written, so that a loop writes them in place."""
     for number, block in zip(numbers, blocks, strict=True):
         M = jax.lax.dynamic_update_slice_in_dim(M, block[None], number, 0)
     return M
@@ -166,7 +173,7 @@ def _put_parts(z: Array, blocks: list, parts: list[Array]) -> Array:
 
 
 def _factored(block: Array) -> Array:
-    """L and U of a block without exchanges, in one; a zero pivot is taken as 1."""
+    """L and U of a block (6, 6) without pivoting, in one array; a zero pivot is replaced by 1."""
     rows, done = list(block), []
     while rows:
         row, k = rows[0], len(done)

@@ -1,7 +1,8 @@
-"""Delassus' operator by the factors that it is made of, for derivatives.
+"""Delassus' operator G = J M^-1 J^T as a sum of factors, through which its derivatives go.
 
-The derivative of G x goes through the factors, as x goes: with respect to the entries of G it would hold a matrix as
-large as G for every product with it. Next: `law.py`.
+The solver works with the entries of G, a dense matrix. Their derivative in reverse mode would be an n x n matrix for
+each product G x. So `times` and `diagonal_of` take the value from G and the derivative from `Factors`, whose product
+with x takes a few products of thin matrices with vectors. Next: `law.py`.
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,11 @@ Array = jax.Array
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Factors:
-    """G = sum Y^T diag(d) Y - W^T C W.
+    """G = sum_s Y_s^T diag(d_s) Y_s - W^T C W, a term for each segment s of the tree, see `responses.py`.
 
-    y: Y (m, k) of each part. d: (m,) of each. held: W (l, n) and C (l, l), or None. at: the rows (k) of G to which the
-    columns of each Y belong; static. count: n.
+    y: Y_s (m, k), joint forces that unit impulses cause at the m velocities of a segment. d: d_s (m,) = 1/D. at: the k
+    rows of G to which the columns of each Y_s belong; static. held: W (l, n) and C (l, l) of loops and implicit forces,
+    which oppose the impulses, or None. count: n.
     """
 
     y: list[Array]
@@ -42,7 +44,7 @@ class Factors:
         """G (n, n)."""
         G = None
         for y, d, at in reversed(self._parts):
-            if G is None and len(at) == self.count:  # it has all rows, as of forces on one tree
+            if G is None and len(at) == self.count:  # it has all rows, as where all forces act on one tree
                 y, d, at = y[:, np.argsort(at)], d, np.arange(self.count)
                 G = product((d[:, None] * y).T, y)
                 continue
@@ -65,7 +67,7 @@ class Factors:
         return found - product(W.T, product(inverse.T, product(W, x)))
 
     def diagonal(self) -> Array:
-        """(n,) of G."""
+        """The diagonal (n,) of G."""
         found = jnp.zeros(self.count, self.y[0].dtype)
         for y, d, at in self._parts:
             found = found.at[at].add(jnp.sum(d[:, None] * y * y, 0), unique_indices=True)
@@ -75,7 +77,7 @@ class Factors:
         return found - jnp.sum(W * product(inverse.T, W), 0)
 
     def between(self, rows: Sequence[int]) -> "Factors":
-        """Those of some rows and columns of G."""
+        """The factors of the submatrix of G with some rows and columns."""
         place = {row: n for n, row in enumerate(rows)}
         chosen = [[n for n, row in enumerate(at) if row in place] for at in self.at]
         y = [y[:, np.asarray(own, int)] for y, own in zip(self.y, chosen, strict=True)]
@@ -85,12 +87,12 @@ class Factors:
 
 
 def times(G: Array | BlockMatrix, factors: Factors | None, x: Array) -> Array:
-    """G x (n,). With factors, derivatives go through them, and G is a constant."""
+    """G x (n,). If factors are given, they have the derivatives, and G is a constant."""
     return algebra.times(G, x) if factors is None else _times(G, factors, x)
 
 
 def diagonal_of(G: Array | BlockMatrix, factors: Factors | None) -> Array:
-    """The diagonal (n,) of G, with derivatives as `times` has them."""
+    """The diagonal (n,) of G, with the same derivatives as `times`."""
     return _diagonal(G, factors) if factors is not None else algebra.diagonal(G)
 
 

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.cones.algebra import diagonal, plus_blocks, plus_diagonal, solve, times
-from lgjax.contact.cones.block_steps import changes
+from lgjax.contact.cones.block_steps import interior_change
 from lgjax.contact.cones.blocks import BlockMatrix
 from lgjax.contact.cones.law import ConeProblem
 from lgjax.numerics import small_matrix as sm
@@ -135,7 +135,7 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     own, force = z.lower / below + z.upper / above, jnp.where(has_lower, aim / below, none)
     own, force = _rows(s, z, own, force - jnp.where(has_upper, aim / above, none))
     if isinstance(s.G, BlockMatrix):
-        dx, dw = changes(s, z.x, z.w, coupling, aim, own, force)
+        dx, dw = interior_change(s, z.x, z.w, coupling, aim, own, force)
     else:
         dx, dw = _changes(s, z, coupling, aim, own, force)
     row = dx[3 * k :]

@@ -67,7 +67,7 @@ def steps_of_parts(G: Any, k: int) -> tuple[Array, Array, Array]:
 
 
 def steps_of(sizes: Array, k: int) -> tuple[Array, Array, Array]:
-    """The same, from the diagonal (n,) of G."""
+    """Step sizes as in `steps_of_parts`, from the diagonal (n,) of G."""
     blocks = sizes[: 3 * k].reshape(k, 3)
     return 1 / blocks[:, 0], 2 / (blocks[:, 1] + blocks[:, 2]), 1 / sizes[3 * k :]
 

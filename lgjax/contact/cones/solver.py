@@ -108,12 +108,12 @@ def in_turn(solve: Callable, guess: Array, tasks: Sequence) -> list[ConeSolution
 
 
 def ridge_of(G: Array, contacts: int) -> Array:
-    """What is added to the diagonal of G (n,): the same for the three rows of a contact, less for a light body's."""
+    """Regularization (n,) of the diagonal of G: equal for the three rows of a contact, in proportion to their mean."""
     k, own = contacts, diagonal(G)
     blocks = own[: 3 * k].reshape(k, 3)
     of_contacts = jnp.repeat((blocks[:, 0] + blocks[:, 1] + blocks[:, 2]) / 3, 3, 0)
     sizes, mean = jnp.concatenate([of_contacts, own[3 * k :]]), jnp.mean(own)
-    # Of what the mechanism cannot move, any.
+    # Rows on which impulses have no effect get any positive number.
     return RIDGE * float(jnp.finfo(G.dtype).eps) * jnp.where(sizes > 0, sizes, jnp.where(mean > 0, mean, 1))
 
 
@@ -134,9 +134,9 @@ def _rule(tolerance, max_sweeps, primals, tangents):
 
 
 def _sweep(p: ConeProblem, steps: tuple, x: Array) -> tuple[Array, Array]:
-    """Impulses (n,), one contact after the other, each with the latest of the others; and their change (), m/s.
+    """A block Gauss-Seidel sweep: impulses (n,), and the largest change of a velocity (), m/s.
 
-    The change is that of the first local step at each contact: several steps may go in a circle, and then end with the
+    The change is measured in the first local step at each contact: several steps can go in a circle and end with the
     impulses that they began with, although these break the law.
     """
     k, n = len(p.friction), len(x)

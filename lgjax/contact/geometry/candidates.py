@@ -80,7 +80,7 @@ def points_towards(shape: Shape, direction: Array) -> Array:
 
 
 def _rims(shape: Cylinder, d: Array) -> Array:
-    """Of each rim the lowest point and two others at a third of a turn, so that a standing cylinder has a support."""
+    """Three points of each rim, the lowest first, a third of a turn apart, so that a cylinder can stand on them."""
     flat = d[:2]
     length = norm(flat)
     upright = length <= 1e-6

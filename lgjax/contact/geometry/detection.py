@@ -147,7 +147,7 @@ def _solid_on_ground(ground, shape, place: Pose, origin: Array) -> tuple[Array, 
 
 
 def _patch_on_ground(ground, patch: Patch, place: Pose, origin: Array) -> tuple[Array, Array, Array]:
-    """The same of a polyhedron's corners that are deepest, by their height above a height field."""
+    """The deepest corners of a polyhedron above a height field, by their height."""
     if isinstance(ground, HeightField):
         points = place.act(patch.vertices) + origin
         heights, normals = ground(points)

@@ -67,7 +67,7 @@ def patch(a: Shape, pose_a: Pose, b: Shape, pose_b: Pose, count: int, smoothing:
 
 
 def _apart(D: Difference, radii: tuple[Any, Any], count: int) -> tuple[Array, ...]:
-    """As `_near`, of the balls around two bodies: the first gap is less than the distance, others are open."""
+    """As `_near`, for the balls around two bodies: the first gap is less than the distance, others are open."""
     middle, size = D.middle(), D.a.size() + D.b.size()
     length = norm(middle)
     n = -middle / length
