@@ -47,7 +47,7 @@ class Settings(NamedTuple):
 
 
 class Law(NamedTuple):
-    """Parameters of the law in a step of h s. friction, restitution: (n,), see `Contacts`; smoothing: (), m, or None."""
+    """Parameters of the law; h: s. friction, restitution: (n,), see `Contacts`; smoothing: (), m, or None."""
 
     friction: Array
     restitution: Array | None
