@@ -8,6 +8,7 @@ import gc
 import importlib
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -15,13 +16,18 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import lgjax
-from lgjax.cli.commands import COMMANDS, MODULES, fail
+from lgjax.cli.commands import BOLD, COMMANDS, MODULES, RED, YELLOW, fail, styled
 from lgjax.cli.interrupts import repeat_lost_interrupts
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message}\n")
+        self.exit(2, f"{self.prog}: {styled('error:', RED, sys.stderr)} {message}\n")
+
+    def print_help(self, file: Any = None) -> None:
+        stream = file or sys.stdout
+        heading = lambda found: styled(found[0], BOLD, stream)
+        stream.write(re.sub(r"^[a-z][a-z ]*:", heading, self.format_help(), flags=re.MULTILINE))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,7 +68,8 @@ def _leave(code: int) -> NoReturn:
 def _messages(args: argparse.Namespace) -> Iterator[None]:
     """What the library says about its work goes to stderr, unless --quiet; a warning in one line, always."""
     logger, shown = logging.getLogger("lgjax"), logging.StreamHandler(sys.stderr)
-    said = lambda message, *_, **__: logger.warning("warning: %s", " ".join(str(message).split()))
+    word = styled("warning:", YELLOW, sys.stderr)
+    said = lambda message, *_, **__: logger.warning("%s %s", word, " ".join(str(message).split()))
     shown.setFormatter(logging.Formatter("lgjax: %(message)s"))
     level = logger.level
     logger.setLevel(logging.WARNING if getattr(args, "quiet", False) else logging.INFO)

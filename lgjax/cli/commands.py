@@ -1,6 +1,8 @@
-"""The commands and what they do, for the help; each is imported when it is used."""
+"""The commands and what they do, for the help; each is imported when it is used. Styles of text on a terminal."""
 
+import os
 import sys
+from typing import Any
 
 COMMANDS = {
     "rollout": "integrate a batch of randomized copies of a model",
@@ -14,7 +16,16 @@ COMMANDS = {
 MODULES = {name: f"lgjax.cli.{name}" for name in COMMANDS} | {"bench": "lgjax.cli.bench.command"}
 
 
+BOLD, RED, YELLOW = "1", "1;31", "1;33"
+
+
+def styled(text: str, style: str, stream: Any) -> str:
+    """`text` in a style where the stream is a terminal that shows it; NO_COLOR in the environment turns this off."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or stream is None or not stream.isatty()
+    return text if plain else f"\x1b[{style}m{text}\x1b[0m"
+
+
 def fail(code: int, message: str) -> int:
     """Print an error as one line and return the exit code."""
-    print(f"lgjax: error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"lgjax: {styled('error:', RED, sys.stderr)} {' '.join(message.split())}", file=sys.stderr)
     return code

@@ -118,6 +118,24 @@ def test_an_interrupt_while_compiling_ends_the_program_with_130(after):
     assert rest.strip() == "lgjax: error: interrupted"
 
 
+@pytest.mark.parametrize("setting", ["", "NO_COLOR", "TERM"])
+def test_a_terminal_shows_colors(setting, capsys, monkeypatch):
+    for name, value in (("NO_COLOR", setting and "1"), ("TERM", "dumb" if setting == "TERM" else "xterm")):
+        monkeypatch.setenv(name, value)
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert main(["info", "nothing"]) == 2
+    for argv in (["rollout", "--nothing"], []):
+        with pytest.raises(SystemExit):
+            main(argv)
+    out, err = capsys.readouterr()
+    bold, red, end = ("", "", "") if setting else ("\x1b[1m", "\x1b[1;31m", "\x1b[0m")
+    assert f"{bold}usage:{end} lgjax" in out
+    assert f"\n{bold}commands:{end}\n" in out
+    assert f"lgjax: {red}error:{end} unknown model 'nothing'" in err
+    assert f"lgjax: {red}error:{end} unrecognized arguments: --nothing" in err
+
+
 def test_a_command_says_what_it_is_doing_before_it_is_done(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["rollout", "chain:1", *(option for option in TINY if option != "--quiet")]) == 0

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.integrators.field import state_dtype, strong
+from lgjax.multibody.configuration import Configuration
 from lgjax.numerics import checks
 from lgjax.simulate.control.cost import Cost, Sum
 from lgjax.simulate.control.costs import LeastSquares
@@ -118,6 +119,9 @@ def check_problem(
     steps = checks.integer("steps", steps)
     if not 0 < system.dt < np.inf:
         raise ValueError(f"dt of the system must be positive and finite, got {system.dt}")
+    mechanism = system.forces is not None or system.joints
+    if mechanism and not (isinstance(start, tuple) and len(start) > 1 and isinstance(start[0], Configuration)):
+        raise TypeError(f"the initial state of a mechanism is (q, v), got {checks.described(start)}")
     start = strong(start)
     checks.finite_leaves("the initial state", start)
     dtype = state_dtype(start)

@@ -435,6 +435,15 @@ def test_methods_are_hashable_values():
         solve(linear(), jnp.asarray(X0), GUESSES, steps=N, method="newton", terminal=jnp.sum)
 
 
+def test_the_state_of_a_mechanism_is_a_pair():
+    model = lgjax.models.chain(1)
+    system = lgjax.control.ControlSystem.of_model(model, dt=0.1)
+    q, options = lgjax.neutral(model), {"steps": N, "running": lambda t, state, control: control @ control}
+    for state, found in ((q, "of type Configuration"), ((q,), "of type tuple"), (jnp.zeros(2), "an array of shape")):
+        with pytest.raises(TypeError, match=rf"^the initial state of a mechanism is \(q, v\), got {found}"):
+            solve(system, state, np.zeros((1, N, 1)), **options)
+
+
 def test_bad_systems_are_named():
     space = lgjax.groups.vector_space(NX)
     cut = lgjax.control.ControlSystem.on_space(space, lambda x, u: x[:3], NU)
