@@ -337,7 +337,7 @@ def _positive_pairs(name: str, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Rollouts(NamedTuple):
-    """What is drawn of an ensemble: ts (T,), states and energies with leading axes (batch, T)."""
+    """The part of an ensemble that figures show: ts (T,), states and energies with leading axes (batch, T)."""
 
     ts: np.ndarray
     q: Configuration

@@ -66,7 +66,7 @@ def _leave(code: int) -> NoReturn:
 
 @contextmanager
 def _messages(args: argparse.Namespace) -> Iterator[None]:
-    """What the library says about its work goes to stderr, unless --quiet; a warning in one line, always."""
+    """Write messages of the library to stderr, except with --quiet, and each warning in one line, always."""
     logger, shown = logging.getLogger("lgjax"), logging.StreamHandler(sys.stderr)
     word = styled("warning:", YELLOW, sys.stderr)
     said = lambda message, *_, **__: logger.warning("%s %s", word, " ".join(str(message).split()))

@@ -163,7 +163,7 @@ def kind_of(actuators: Actuators, i: int) -> str:
 
 
 def _targets(robot: Robot) -> list[str]:
-    """What each actuator acts on: joints by name, else the kind of its transmission."""
+    """The target of each actuator: joints by name, else the kind of its transmission."""
     assert robot.actuators is not None
     tree, found = robot.model.tree, []
     joint_of = lambda column: tree.joint_names[tree.v_body[column]]

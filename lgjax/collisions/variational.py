@@ -291,7 +291,7 @@ def departure(body: RigidBody, state: RigidState, h: Array, chart: str = "cayley
 
 
 def _momenta(body: RigidBody, pose: Pose, increment: Increment, h: Array, side: float) -> RigidState:
-    """Of the end of a step for side 1, of its start for -1."""
+    """The state, with its momenta, at the end of a step for side 1, at its start for side -1."""
     moment, force = forces(body, pose)
     kick = side * 0.5 * h
     # The axial vector of J_d F - Fᵀ J_d by J itself: the rounding of J_d would be the same at every step, a drift.

@@ -53,7 +53,7 @@ def _motions_and_momenta(model: Model, q: Configuration) -> tuple[jax.Array, jax
 
 
 class _Carried(NamedTuple):
-    """Of what a joint carries: rigid-body inertia and momentum's rate under the velocity alone."""
+    """Sums over the bodies that a joint carries: inertia, and the rate of momentum due to the velocity alone."""
 
     inertia: Inertia
     rate: _CoriolisRate

@@ -245,7 +245,7 @@ class _InertiaRate(NamedTuple):
 
 
 class _Sum(NamedTuple):
-    """Of a body and its descendants: inertia, its rate and the wrench through the joint."""
+    """Sums over a body and its descendants: inertia, its rate and the wrench through the joint."""
 
     inertia: Inertia
     rate: _InertiaRate

@@ -171,7 +171,7 @@ def checked(given: Mapping[str, tuple[Any, Form]], single: bool = False) -> dict
 
 
 class _Look(NamedTuple):
-    """What is found while the arguments of one call are looked at.
+    """Findings about the arguments of one call.
 
     dtype: that of numbers without one. sizes: text in a form -> the argument that has fixed it, and the size. leads:
     leading axes by argument.

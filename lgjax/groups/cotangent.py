@@ -167,7 +167,7 @@ class _SemidirectProduct:
         return Covector(self.group.normalize(a.g), a.mu)
 
     def parts(self, a: Covector, start: Covector | None = None) -> tuple[Array, ...]:
-        """Those of g, and the momentum in the frame of `start`; in that of the world it would grow with the place."""
+        """Parts of g, and the momentum in the frame of `start`: in the world frame it would grow with the position."""
         assert self.group.parts is not None
         if start is None:
             return *self.group.parts(a.g), a.mu

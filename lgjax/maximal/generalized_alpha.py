@@ -87,7 +87,7 @@ class _Stage(NamedTuple):
 
 
 def _largest(x: Array) -> Array:
-    """Of the magnitudes along the last axis."""
+    """Largest magnitude along the last axis."""
     return sm.largest(jnp.abs(jax.lax.optimization_barrier(x)))
 
 

@@ -36,7 +36,7 @@ def definite(matrix: Array) -> Array:
 
 
 def _rows(table: Array) -> tuple[list[Array], Array]:
-    """Of a table [U^T U, R] the rows of [U, U^-T R], each from its pivot on, and whether all pivots are positive."""
+    """Rows of [U, U^-T R] from a table [U^T U, R], each from its pivot on, and whether all pivots are positive."""
     m, rows, positive = len(table), [], []
     for i in range(m):
         pivot = table[0, 0]

@@ -104,7 +104,7 @@ class Robot(Mechanism):
     if not TYPE_CHECKING:  # which reports unknown attributes by itself
 
         def __getattr__(self, name: str) -> Any:
-            """Of attributes that a robot lacks: says which ones its model has."""
+            """Raise AttributeError, and say if the model has the attribute."""
             message = f"a robot has no attribute {name!r}"
             if not name.startswith("_") and hasattr(self.__dict__.get("model"), name):
                 message += f"; its model has one: robot.model.{name}"
@@ -215,7 +215,7 @@ class Robot(Mechanism):
 
 
 def _parts(robot: Robot) -> list[str]:
-    """What a robot has, in words."""
+    """The parts of a robot, in words."""
     model = robot.model
     found = [f"{model.nbodies} bodies", f"nv {model.nv}"]
     count = lambda n, what: f"{n} {what}{'s' * (n != 1)}"

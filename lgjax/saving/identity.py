@@ -77,7 +77,7 @@ def _parts(value: Any) -> tuple[str, list[Any]]:
 
 
 def _attributes(value: Any) -> list[dict]:
-    """Those of an object, apart from what it has cached; none of types and modules."""
+    """Attributes of an object, without cached properties; none of types and modules."""
     own = getattr(value, "__dict__", None)
     if not isinstance(own, dict) or isinstance(value, type | ModuleType):
         return []

@@ -50,8 +50,8 @@ class ContactRecord(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Of the last step, the worst residual so far, and whether any step was not solved, ended early or had impacts
-    at once that one passes on (1.0 or 0.0)."""
+    """Impulses and velocities of the last step, the worst residual so far, and flags of all steps, 1.0 or 0.0: not
+    solved, ended early, impacts at once of which one sets off another."""
 
     impulse: Array
     velocity: Array
@@ -66,7 +66,7 @@ class _Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class _ContactSteps(Stepper):
-    """What steps with rigid contacts have in common. loops: closed loops, which `TimeStepping` keeps closed."""
+    """Common parts of steps with rigid contacts. loops: closed loops, which `TimeStepping` keeps closed."""
 
     model: Model
     contacts: Contacts
@@ -154,7 +154,7 @@ def contact_record(model: Model, contacts: Contacts, qs: Configuration, vs: Arra
 
 
 def _states(gap: Array, velocity: Array, v: Array) -> Array:
-    """What contacts do (T, n), judged by the state: those that have neither a gap nor a normal velocity are closed."""
+    """State of each contact (T, n): 0 open, 1 sticking, 2 sliding. It is closed without a gap and a normal velocity."""
     small = Tolerances.of(gap.dtype)
     slow = small.velocity * (1 + jnp.max(jnp.abs(v), -1))[:, None]
     closed = (gap <= small.gap) & (jnp.abs(velocity[..., 0]) <= slow)

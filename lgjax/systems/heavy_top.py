@@ -105,7 +105,7 @@ def _rates(p: dict[str, Array], inverse: Array, q: Array, pi: Array) -> tuple[Ar
 
 
 def _spatial_invariants(p: dict[str, Array], inverse: Array, parts: Any) -> dict[str, Any]:
-    """Of states from which parts(y) makes (Q, π)."""
+    """Invariants of states y with (Q, π) = parts(y)."""
     return {"energy": partial(_spatial_energy, p, inverse, parts), "vertical_momentum": partial(_vertical, p, parts)}
 
 

@@ -131,7 +131,7 @@ def tree_scene(
 
 
 def _leading_axes(model: Model, q: Configuration, v: Any) -> int:
-    """Those of the configurations and velocities of a motion of this model."""
+    """Number of leading axes that the configurations and velocities of a motion have."""
     tree, poses = model.tree, q.free_poses
     if not isinstance(poses, tuple) or len(poses) != 2:
         raise TypeError(f"free_poses of the motion must be a Pose, got {checks.shown(poses)}")

@@ -82,7 +82,7 @@ def merged_parts(parts: list[Part]) -> list[Part]:
 
 
 def _frames(model: Model) -> dict[str, tuple[int, np.ndarray, np.ndarray]]:
-    """Of every link: the body that carries it, and its rotation and position in the body's frame."""
+    """{link: (body that carries it, rotation and position in the body's frame)}."""
     turn, shift = (np.asarray(x, float) for x in model.links)
     known: dict[str, tuple[int, np.ndarray, np.ndarray]] = {}
     for (name, body), r, p in zip(model.tree.frames, *(np.asarray(x, float) for x in model.frames), strict=True):

@@ -50,11 +50,12 @@ def interior_change(
     """The interior-point step: dx (n,) and dw (k, 3) at a point x (n,), w (k, 3) of a `_Scaled` problem.
 
     coupling, aim: see `interior.py`. own, force: (r,), added to the diagonal of further rows, and their right side.
+    The columns of F are those of the unscaled G, times `scale`.
     """
     G, k, scale, ridge = s.G, len(w), s.scale, s.G.ridge * s.scale * s.scale
     point, diagonal = G.spread(scale * x), own + ridge[3 * k :]
 
-    def first(run: Run, values, i, state: tuple[Array, _Terms]):
+    def assemble(run: Run, values, i, state: tuple[Array, _Terms]):
         n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
         M, terms = state
         c = _part(scale, at, run.size)
@@ -68,10 +69,10 @@ def interior_change(
 
     points = x[: 3 * k].reshape(k, 3)
     matrices, vectors = jnp.zeros((k, 3, 3), x.dtype), jnp.zeros((k, 3), x.dtype)
-    M, terms = G.by_contacts(first, (identity(G.pattern, x.dtype), _Terms(*[matrices] * 2, *[vectors] * 3)))
+    M, terms = G.by_contacts(assemble, (identity(G.pattern, x.dtype), _Terms(*[matrices] * 2, *[vectors] * 3)))
     inner = factorized(M, G.pattern)
 
-    def seen(run: Run, values, i, dx: Array, of: Array):
+    def gathered(run: Run, values, i, dx: Array, of: Array):
         """For contact or row i: number, first index, blocks of F, scale, its dx, and its rows of F^T `of`."""
         n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
         c, old = (_part(a, at, run.size) for a in (scale, dx))
@@ -82,7 +83,7 @@ def interior_change(
 
         def forward(run: Run, values, i, state: tuple[Array, Array]):
             dx, f = state
-            n, at, F, c, old, g = seen(run, values, i, dx, z)
+            n, at, F, c, old, g = gathered(run, values, i, dx, z)
             if run.size == 1:
                 y = (_part(force, n, 1) - g) / _part(diagonal, n, 1) - old
             else:
@@ -94,7 +95,7 @@ def interior_change(
 
         def back(run: Run, values, i, state: tuple[Array, Array]):
             dx, z = state
-            n, at, F, c, old, g = seen(run, values, i, dx, answer)
+            n, at, F, c, old, g = gathered(run, values, i, dx, answer)
             if run.size == 1:
                 new = old - g / _part(diagonal, n, 1)
             else:
@@ -107,11 +108,11 @@ def interior_change(
         return G.by_contacts(back, (dx, none))
 
     dx, z = jax.lax.fori_loop(0, SOLVES, correct, (jnp.zeros_like(x), jnp.zeros_like(point)))
-    return dx, _of_velocities(s, dx, z, terms)
+    return dx, _change_of_w(s, dx, z, terms)
 
 
-def _of_velocities(s: Any, dx: Array, z: Array, terms: _Terms) -> Array:
-    """dw (k, 3) of a step dx (n,) with z = F dx, scaled."""
+def _change_of_w(s: Any, dx: Array, z: Array, terms: _Terms) -> Array:
+    """The step dw (k, 3) of W that belongs to dx (n,), with z = F dx."""
     G, ridge = s.G, s.G.ridge * s.scale * s.scale
 
     def one(run: Run, values, i, dw):
@@ -187,7 +188,7 @@ def newton_change(p: ConeProblem, x: Array, damping: Array) -> Array:
         inverse = sm.inv3(jnp.asarray(np.eye(3), z.dtype) - S + S * step * (damping + ridge))
         return sm.matmul(inverse, S * step), sm.matvec(inverse, image(z) - own)
 
-    def first(run: Run, values, i, state):
+    def assemble(run: Run, values, i, state):
         M, f, dx, kept = state
         at, F = G.offset(run, run.first + i), columns(values, run, i)
         own, step, ridge, b = (_part(a, at, run.size) for a in (x, steps, G.ridge, p.b))
@@ -199,7 +200,7 @@ def newton_change(p: ConeProblem, x: Array, damping: Array) -> Array:
         return M, f, _put(dx, at, y), kept
 
     start = identity(G.pattern, x.dtype), jnp.zeros_like(point), jnp.zeros_like(x), jnp.zeros((len(x), 3), x.dtype)
-    M, f, dx, kept = G.by_contacts(first, start)
+    M, f, dx, kept = G.by_contacts(assemble, start)
     answer = factorized(M, G.pattern).solve(f)
 
     def back(run: Run, values, i, dx):

@@ -126,7 +126,7 @@ def search(
 
 
 class _Problem(NamedTuple):
-    """What stays the same in a search. joints: the active scalar coordinates and their places, see `_joints_of`."""
+    """Constants of a search. joints: the active scalar coordinates and their places, see `_joints_of`."""
 
     model: Model
     ranges: Ranges

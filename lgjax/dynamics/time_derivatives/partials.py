@@ -197,7 +197,7 @@ def _rows_along(order: int, model: Model, q: Configuration, v, wrenches) -> list
 
     def along(f):
         def more(q, t):
-            """What f returned, with one derivative more."""
+            """The list that f returns, with one more derivative."""
             path = lambda s: f(displaced(model.tree, q, s * _polynomial(v, t)), t + s)
             found, rates = jax.jvp(path, (jnp.zeros_like(t),), (jnp.ones_like(t),))
             return [*found, rates[-1]]

@@ -25,7 +25,7 @@ def actuators(model: Model, description: Description) -> Actuators | None:
 
 
 def _kind(drive: Drive) -> Any:
-    """What actuators that are made together share: dynamics, and what their force depends on."""
+    """Key of actuators that are built as one group: their dynamics, and whether force depends on length and speed."""
     gain, bias = _three(*drive.gain), _three(*drive.bias)
     return drive.dynamics[0], drive.early, tuple((gain != 0) | (bias != 0))[1:]
 

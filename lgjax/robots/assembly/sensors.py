@@ -137,7 +137,7 @@ def _of_length(parts: Parts, kind: str, target: str, options: dict[str, Any]) ->
 
 
 def _beyond(parts: Parts, link: str) -> Beyond | None:
-    """What a link that a fixed joint carries carries itself; None for one that moves by a joint of its own."""
+    """Links and bodies beyond a link on a fixed joint; None for a link with a moving joint."""
     if link in parts.model.body_names:
         return None
     rigid, moving = [link], []

@@ -215,7 +215,7 @@ def _from(filled: Callable, function: Callable) -> Callable:
 
 
 def _result(iterate: Any) -> OptimizedControls:
-    """What a search has found, without its history."""
+    """The result of a search, without its history and times."""
     best, none = iterate.best, cast(Any, None)
     return OptimizedControls(
         best.controls, best.states, best.cost, best.gradient_norm, best.violation, iterate.status, iterate.iteration,

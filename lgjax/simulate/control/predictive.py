@@ -272,7 +272,7 @@ def _unregularized(problem: Problem) -> Array:
 
 
 def _later(x: Array) -> Array:
-    """What was planned for one step later, and the last once more."""
+    """A plan shifted by one step, its last entry repeated."""
     return jnp.concatenate([x[1:], x[-1:]])
 
 

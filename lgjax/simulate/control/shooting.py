@@ -249,7 +249,7 @@ class ShootingSearch(NamedTuple):
         return (iterate.status == OptimizeStatus.RUNNING) & (iterate.gradient_norm > self._tolerance(iterate))
 
     def _tolerance(self, iterate: ShootingIterate) -> Array:
-        """Of the gradient, for a cost of this size; for one that falls to zero a share of that of the guess."""
+        """Tolerance of the gradient: in proportion to the cost, but at least to a share of the first guess's cost."""
         return self.method.tolerance * jnp.maximum(iterate.size, FLOOR * iterate.unit)
 
     def settle(self, iterate: ShootingIterate, iterations: Array) -> ShootingIterate:

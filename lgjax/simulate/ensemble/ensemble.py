@@ -239,7 +239,7 @@ def _law(law: Any, draw: Draw) -> Any:
 
 
 def _observer(observe: Callable | None, draw: Draw) -> Callable:
-    """What is observed of a draw; sensors are those of its model."""
+    """The function that observes the states of a draw; sensors read the model of the draw."""
     if isinstance(observe, Sensors):
         return observe.for_model(checked_model(draw.model))
     return observe or observation

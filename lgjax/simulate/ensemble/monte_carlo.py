@@ -320,7 +320,7 @@ class _Run:
         return self.accumulator.result(self.quantiles)
 
     def record(self) -> Any:
-        """Of all trajectories, None if it is in a folder."""
+        """The records of all trajectories, None if they are in a folder."""
         if self.output is not None:
             return None
         return jax.tree.map(lambda *x: np.concatenate(x), *self.parts)

@@ -93,7 +93,7 @@ def outside(path: str | os.PathLike, folder: Path) -> str:
 
 
 class _Elements:
-    """What a file names: other files and models, all of them inside, meshes, and folders of meshes."""
+    """References in a file: other files and models, meshes, and folders of meshes."""
 
     def __init__(self, file: _File, allowed: Path):
         self.files: list[Path] = []
