@@ -21,6 +21,8 @@ unroll of a scan's equation (0.4.30), in `is_written_out`: recursions are writte
 cond_nconsts, cond_jaxpr, body_nconsts, body_jaxpr of a while loop's equation, in `while_parts`: without them a
     program with such a loop is no kernel.
 Tracer (jax.core, 0.4.30), in `is_traced`: whether a value is known.
+ShapedArray (jax.core, 0.4.30) and avals_in of a lowering, in `_on_no_mesh`: types without a mesh.  Without them a mesh
+    of one device with explicit axes is an error.
 reset_cache (jax.experimental.compilation_cache, 0.4.30): a folder of programs chosen after the first program is used
     (`cache.py`).  Without it `cache_programs` must come before anything is compiled.
 is_high of a jaxpr (JAX 0.12), in `is_high`: whether it holds an operation that has to be lowered first, such as
@@ -38,7 +40,7 @@ from typing import Any
 import jax
 from jax._src.core import trace_state_clean, unsafe_am_i_under_a_jit
 from jax._src.dispatch import prim_requires_devices_during_lowering
-from jax.core import Tracer
+from jax.core import ShapedArray, Tracer
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
@@ -225,7 +227,10 @@ def register(
     mlir.register_lowering(primitive, lower(run))
     for platform, choice in (("cpu", cpu), ("cuda", cuda)):
         if choice is not None:
-            chosen = lambda ctx, *args, choice=choice, **parameters: lower(choice(ctx))(ctx, *args, **parameters)
+
+            def chosen(ctx, *args, choice=choice, **parameters):
+                return lower(choice(ctx))(_on_no_mesh(ctx), *args, **parameters)
+
             mlir.register_lowering(primitive, chosen, platform=platform)
     batching.primitive_batchers[primitive] = batch
     if jvp is not None:
@@ -234,10 +239,21 @@ def register(
         ad.primitive_transposes[primitive] = transpose
 
 
+def _on_no_mesh(ctx: Any) -> Any:
+    """For a program of one device: the context with arguments that lie on no mesh, as what it is traced from does."""
+    if not _has_one_device(ctx):
+        return ctx
+    return ctx.replace(avals_in=[ShapedArray(x.shape, x.dtype, weak_type=x.weak_type) for x in ctx.avals_in])
+
+
+def _has_one_device(ctx: Any) -> bool:
+    return getattr(ctx.module_context.axis_context, "num_devices", None) == 1
+
+
 def on_one_device(ctx: Any) -> bool:
     """Whether a program is being lowered for one device, or for one of many inside a `jax.shard_map`."""
     axes = ctx.module_context.axis_context
-    if getattr(axes, "num_devices", None) == 1:
+    if _has_one_device(ctx):
         return True
     return bool(getattr(axes, "manual_axes", ())) and set(axes.manual_axes) == set(axes.mesh.axis_names)
 

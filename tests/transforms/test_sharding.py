@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
+
+import lgjax
 
 CODE = """
 import json
@@ -158,3 +162,21 @@ def test_a_gradient_through_contacts_on_two_devices_is_that_on_one():
     found = on_two_devices(CONTACTS.replace("FUNCTION", "gradient"))
     assert found["split"]
     assert all(found["same"])
+
+
+@pytest.mark.parametrize("name", ["forward", "mass", "gradient", "rollout"])
+def test_a_mesh_may_have_one_device(name):
+    model = lgjax.models.chain(2)
+    q = lgjax.neutral(model)
+    functions = {
+        "forward": lambda v: lgjax.forward_dynamics(model, q, v, 0 * v),
+        "mass": lambda v: lgjax.mass_matrix(model, q._replace(joints=v)),
+        "gradient": jax.grad(lambda v: jnp.sum(lgjax.forward_dynamics(model, q, v, v) ** 2)),
+        "rollout": lambda v: lgjax.rollout(model, q, v, lambda t, q, v: -v, 0.01, 3).v,
+    }
+    mesh = jax.make_mesh((1,), ("batch",), (jax.sharding.AxisType.Explicit,), devices=jax.devices()[:1])
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    v, run = jax.random.normal(jax.random.key(0), (8, 2)), jax.jit(jax.vmap(functions[name]))
+    found = run(jax.device_put(v, split))
+    assert found.sharding.is_equivalent_to(split, found.ndim)
+    assert (jax.device_get(found) == jax.device_get(run(v))).all()

@@ -44,21 +44,17 @@ class _Terms(NamedTuple):
     bends: Array
 
 
-def interior_change(
-    s: Any, x: Array, w: Array, coupling: Array, aim: Array, own: Array, force: Array
-) -> tuple[Array, Array]:
-    """The interior-point step: dx (n,) and dw (k, 3) at a point x (n,), w (k, 3) of a `_Scaled` problem.
+def interior_change(s: Any, x: Array, w: Array, coupling, aim, own: Array, force: Array) -> tuple[Array, Array]:
+    """The step dx (n,) and dw (k, 3) from x (n,), w (k, 3) of a `_Scaled` problem, whose F has columns times `scale`.
 
     coupling, aim: see `interior.py`. own, force: (r,), added to the diagonal of further rows, and their right side.
-    The columns of F are those of the unscaled G, times `scale`.
     """
     G, k, scale, ridge = s.G, len(w), s.scale, s.G.ridge * s.scale * s.scale
     point, diagonal = G.spread(scale * x), own + ridge[3 * k :]
 
     def assemble(run: Run, values, i, state: tuple[Array, _Terms]):
         n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
-        M, terms = state
-        c = _part(scale, at, run.size)
+        (M, terms), c = state, _part(scale, at, run.size)
         if run.size == 1:
             return plus_contact(M, G.pattern, run, i, F, (c * c / _part(diagonal, n, 1))[:, None]), terms
         xi, ri = _part(x, at, 3), _part(ridge, at, 3)
