@@ -66,7 +66,7 @@ def interior_change(s: Any, x: Array, w: Array, coupling, aim, own: Array, force
     points = x[: 3 * k].reshape(k, 3)
     matrices, vectors = jnp.zeros((k, 3, 3), x.dtype), jnp.zeros((k, 3), x.dtype)
     M, terms = G.by_contacts(assemble, (identity(G.pattern, x.dtype), _Terms(*[matrices] * 2, *[vectors] * 3)))
-    inner = factorized(M, G.pattern)
+    factors = factorized(M, G.pattern)
 
     def gathered(run: Run, values, i, dx: Array, of: Array):
         """For contact or row i: number, first index, blocks of F, scale, its dx, and its rows of F^T `of`."""
@@ -98,9 +98,8 @@ def interior_change(s: Any, x: Array, w: Array, coupling, aim, own: Array, force
                 new = old - sm.matvec(_row(terms.inverse, n), sm.matvec(_row(terms.T, n), g))
             return _put(dx, at, new), scatter_add(z, run, i, [product(part, c * new) for part in F])
 
-        none = jnp.zeros_like(z)
-        dx, f = G.by_contacts(forward, (dx, none))
-        answer = inner.solve(f)
+        dx, f = G.by_contacts(forward, (dx, none := jnp.zeros_like(z)))
+        answer = factors.solve(f)
         return G.by_contacts(back, (dx, none))
 
     dx, z = jax.lax.fori_loop(0, SOLVES, correct, (jnp.zeros_like(x), jnp.zeros_like(point)))
