@@ -33,6 +33,8 @@ ENOUGH = 0.1
 TRACE_EPS = 8
 # Units of round-off of the largest coordinate of a contact below which a gap counts as closed.
 GAP_EPS = 16
+# Units of round-off by which a position is rounded: a displacement is not known better.
+HALF = 0.5
 # Contacts at rest push each other by up to this many times the velocity change from a step's forces: no impact.
 MANY_TIMES = 10
 
@@ -196,7 +198,7 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, start: So
     least = (
         (G.normals(limited), None) if operator is None else (G[normals][:, normals], operator.between(normals.tolist()))
     )
-    lift, left = _lift(settings, *least, left_open, start.lift, law.h, fastest)
+    lift, left = _lift(settings, *least, left_open, start.lift, law.h, fastest, _extent(points))
     pushed = _spread(normals, lift, x)
     y = jnp.stack([rows.response(f) for f in (x, pushed)], 1)
     at_joints = jnp.zeros_like(v_free).at[np.asarray(acting.joints, int)].add(rows.signs * x[3 * n :])
@@ -255,6 +257,11 @@ def _matrix(rows: Any, task: Task, contacts: int) -> tuple[Any, Factors | None]:
     return _entries(operator, contacts), operator
 
 
+def _extent(points: ContactPoints) -> Array:
+    """The largest coordinate () of a contact, m, a constant to derivatives."""
+    return jax.lax.stop_gradient(jnp.max(jnp.abs(points.point), initial=0.0))
+
+
 def _open(gap, points: ContactPoints, closes: bool):
     """Gaps, 0 where they are closed. closes: whether gaps count as closed that are round-off of positions.
 
@@ -262,8 +269,8 @@ def _open(gap, points: ContactPoints, closes: bool):
     """
     if not closes:
         return jnp.maximum(gap, jnp.zeros_like(gap))
-    least = GAP_EPS * float(jnp.finfo(gap.dtype).eps) * jnp.max(jnp.abs(points.point), initial=0.0)
-    return jnp.where(gap > jax.lax.stop_gradient(least), gap, jnp.zeros_like(gap))
+    least = GAP_EPS * float(jnp.finfo(gap.dtype).eps) * _extent(points)
+    return jnp.where(gap > least, gap, jnp.zeros_like(gap))
 
 
 def _excess(islands, u, before, after, x, pushed, h) -> Array:
@@ -315,10 +322,10 @@ def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
     return jax.lax.stop_gradient(bounces), jnp.where(closing, jnp.maximum(demanded, opens), opens)
 
 
-def _lift(settings: Settings, G, operator: Factors | None, gap, guess, h, fastest) -> tuple[Array, Array]:
+def _lift(settings: Settings, G, operator: Factors | None, gap, guess, h, fastest, extent) -> tuple[Array, Array]:
     """Displacement impulses (n,) along normals and limits that leave no gap negative, and the error left (), m.
 
-    Their tolerance is that of the displacements of a step, at the fastest velocity.
+    Their tolerance is that of the displacements of a step, at the fastest velocity, or what positions round off.
     """
     none = jnp.zeros_like(gap)
     if not len(gap):
@@ -328,5 +335,7 @@ def _lift(settings: Settings, G, operator: Factors | None, gap, guess, h, fastes
     inside = jax.lax.stop_gradient(deepest > 0)
     enough = ENOUGH * settings.limit * h
     scale = jnp.maximum(deepest, h * fastest)
+    if settings.tolerance:
+        scale = jnp.maximum(scale, HALF * float(jnp.finfo(gap.dtype).eps) * extent / settings.tolerance)
     found = solve_cones(problem, guess, inside, scale, settings.tolerance, settings.max_sweeps, enough)
     return jnp.where(inside, found.x, none), found.residual

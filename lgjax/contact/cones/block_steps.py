@@ -9,25 +9,29 @@ With the unknown s = F dx, of the size of the velocities, this is Woodbury's for
 
     (1 + F K F^T) s = F y,   dx = y - K F^T s,   K = D^-1 T,   y = D^-1 right.
 
-One pass over the contacts assembles the matrix, `elimination.py` factors it, and two passes find dx. Steps of iterative
-refinement repeat these two with the residual. Read first: `interior.py`, `elimination.py`.
+One pass over the contacts assembles the matrix, `elimination.py` factors it, and two passes find dx. These two are
+repeated with the residual: of interior points after a predictor for that with the corrector's right side, and for what
+round-off has left. Read first: `interior.py`, `elimination.py`.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.blocks import Run, columns, rates_of, scatter_add
+from lgjax.contact.cones.blocks import SIZE, Run, columns, rates_of, scatter_add
 from lgjax.contact.cones.elimination import factorized, identity, plus_contact
 from lgjax.contact.cones.law import ConeProblem, contact_image, step_of_rows
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.loops import only_if
 from lgjax.numerics.rank import product
 
 Array = jax.Array
 
-SOLVES = 3  # that find dx: the first one, and steps of iterative refinement
+SOLVES = 3  # that find dx: the predictor, the corrector, and a step of iterative refinement
+FIRMER = 80  # units of round-off in the ridge that is divided by: stiff contacts would round the bodies' masses away
 
 
 class _Terms(NamedTuple):
@@ -44,13 +48,76 @@ class _Terms(NamedTuple):
     bends: Array
 
 
-def interior_change(s: Any, x: Array, w: Array, coupling, aim, own: Array, force: Array) -> tuple[Array, Array]:
+def interior_change(
+    s: Any, x: Array, w: Array, coupling: Array, own: Array, force: Array, corrector: Callable
+) -> tuple[Array, Array, Any]:
     """The step dx (n,) and dw (k, 3) from x (n,), w (k, 3) of a `_Scaled` problem, whose F has columns times `scale`.
 
-    coupling, aim: see `interior.py`. own, force: (r,), added to the diagonal of further rows, and their right side.
+    coupling: see `interior.py`. own, force: (r,), added to the diagonal of further rows, and their right side.
+    corrector(dx, dw): what the predictor's step adds to the right sides of contacts (k, 3) and rows (r,), and the aims
+    of the products of bounds, which are the last result.
     """
-    G, k, scale, ridge = s.G, len(w), s.scale, s.G.ridge * s.scale * s.scale
-    point, diagonal = G.spread(scale * x), own + ridge[3 * k :]
+    G, scale, ridge = s.G, s.scale, s.G.ridge * s.scale * s.scale
+    diagonal, points = own + ridge[3 * len(w) :], x[: 3 * len(w)].reshape(w.shape)
+    factors, terms = _assembled(s, x, w, coupling, diagonal, ridge)
+
+    def gathered(run: Run, values, i, dx: Array, of: Array):
+        """For contact or row i: number, first index, blocks of F, scale, its dx, and its rows of F^T `of`."""
+        n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
+        c, old = (_part(a, at, run.size) for a in (scale, dx))
+        return n, at, F, c, old, c * rates_of(of, run, i, F)
+
+    def solve(turn: Array, state: _Solve) -> _Solve:
+        def forward(run: Run, values, i, found: tuple[Array, Array]):
+            dx, f = found
+            n, at, F, c, old, g = gathered(run, values, i, dx, state.z)
+            if run.size == 1:
+                y = (_part(state.force, n, 1) - g) / _part(diagonal, n, 1) - old
+            else:
+                T, inverse, right, xi, wi = (_row(a, n) for a in (terms.T, terms.inverse, state.right, points, w))
+                soft = _row(terms.bends, n)[0] * old[0] * xi
+                g = g + _part(ridge, at, 3) * old
+                y = sm.matvec(inverse, right - sm.matvec(T, g) - sm.matvec(_arrow(wi), old) - soft)
+            return _put(dx, at, old + y), scatter_add(f, run, i, [product(part, c * y) for part in F])
+
+        def back(run: Run, values, i, found: tuple[Array, Array]):
+            dx, z = found
+            n, at, F, c, old, g = gathered(run, values, i, dx, answer)
+            if run.size == 1:
+                new = old - g / _part(diagonal, n, 1)
+            else:
+                new = old - sm.matvec(_row(terms.inverse, n), sm.matvec(_row(terms.T, n), g))
+            return _put(dx, at, new), scatter_add(z, run, i, [product(part, c * new) for part in F])
+
+        dx, f = G.by_contacts(forward, (state.dx, none := jnp.zeros_like(state.z)))
+        answer = factors.solve(f)
+        dx, z = G.by_contacts(back, (dx, none))
+        return only_if(turn == 0, corrected, state._replace(dx=dx, z=z))
+
+    def corrected(state: _Solve) -> _Solve:
+        right, force, aims = corrector(state.dx, _change_of_w(s, state.dx, state.z, terms))
+        return state._replace(right=state.right + right, force=state.force + force, aims=aims)
+
+    still = jnp.zeros(SIZE * (G.pattern.blocks + 1), x.dtype)
+    start = _Solve(jnp.zeros_like(x), still, terms.right, force, (jnp.zeros_like(own),) * 2)
+    last = jax.lax.fori_loop(0, SOLVES, solve, start)
+    return last.dx, _change_of_w(s, last.dx, last.z, terms), last.aims
+
+
+class _Solve(NamedTuple):
+    """A step dx (n,) with z = F dx, the right sides of contacts (k, 3) and of rows (r,), and the aims of bounds."""
+
+    dx: Array
+    z: Array
+    right: Array
+    force: Array
+    aims: tuple[Array, Array]
+
+
+def _assembled(s: Any, x: Array, w: Array, coupling: Array, diagonal: Array, ridge: Array) -> tuple[Any, _Terms]:
+    """The factors of 1 + F K F^T, and the terms of contacts."""
+    G, k, scale = s.G, len(w), s.scale
+    point = G.spread(scale * x)
 
     def assemble(run: Run, values, i, state: tuple[Array, _Terms]):
         n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
@@ -59,51 +126,13 @@ def interior_change(s: Any, x: Array, w: Array, coupling, aim, own: Array, force
             return plus_contact(M, G.pattern, run, i, F, (c * c / _part(diagonal, n, 1))[:, None]), terms
         xi, ri = _part(x, at, 3), _part(ridge, at, 3)
         u = c * rates_of(point, run, i, F) + ri * xi + _part(s.b, at, 3)
-        found = _terms(xi, _row(w, n), u, None if s.barrier is None else _row(s.barrier, n), ri, coupling, aim)
+        found = _terms(xi, _row(w, n), u, None if s.barrier is None else _row(s.barrier, n), ri, coupling)
         M = plus_contact(M, G.pattern, run, i, F, c[:, None] * sm.matmul(found.inverse, found.T) * c)
         return M, jax.tree.map(lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b[None], n, 0), terms, found)
 
-    points = x[: 3 * k].reshape(k, 3)
     matrices, vectors = jnp.zeros((k, 3, 3), x.dtype), jnp.zeros((k, 3), x.dtype)
     M, terms = G.by_contacts(assemble, (identity(G.pattern, x.dtype), _Terms(*[matrices] * 2, *[vectors] * 3)))
-    factors = factorized(M, G.pattern)
-
-    def gathered(run: Run, values, i, dx: Array, of: Array):
-        """For contact or row i: number, first index, blocks of F, scale, its dx, and its rows of F^T `of`."""
-        n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
-        c, old = (_part(a, at, run.size) for a in (scale, dx))
-        return n, at, F, c, old, c * rates_of(of, run, i, F)
-
-    def correct(_, state: tuple[Array, Array]):
-        dx, z = state
-
-        def forward(run: Run, values, i, state: tuple[Array, Array]):
-            dx, f = state
-            n, at, F, c, old, g = gathered(run, values, i, dx, z)
-            if run.size == 1:
-                y = (_part(force, n, 1) - g) / _part(diagonal, n, 1) - old
-            else:
-                T, inverse, right, xi, wi = (_row(a, n) for a in (*terms[:3], points, w))
-                soft = _row(terms.bends, n)[0] * old[0] * xi
-                g = g + _part(ridge, at, 3) * old
-                y = sm.matvec(inverse, right - sm.matvec(T, g) - sm.matvec(_arrow(wi), old) - soft)
-            return _put(dx, at, old + y), scatter_add(f, run, i, [product(part, c * y) for part in F])
-
-        def back(run: Run, values, i, state: tuple[Array, Array]):
-            dx, z = state
-            n, at, F, c, old, g = gathered(run, values, i, dx, answer)
-            if run.size == 1:
-                new = old - g / _part(diagonal, n, 1)
-            else:
-                new = old - sm.matvec(_row(terms.inverse, n), sm.matvec(_row(terms.T, n), g))
-            return _put(dx, at, new), scatter_add(z, run, i, [product(part, c * new) for part in F])
-
-        dx, f = G.by_contacts(forward, (dx, none := jnp.zeros_like(z)))
-        answer = factors.solve(f)
-        return G.by_contacts(back, (dx, none))
-
-    dx, z = jax.lax.fori_loop(0, SOLVES, correct, (jnp.zeros_like(x), jnp.zeros_like(point)))
-    return dx, _change_of_w(s, dx, z, terms)
+    return factorized(M, G.pattern), terms
 
 
 def _change_of_w(s: Any, dx: Array, z: Array, terms: _Terms) -> Array:
@@ -123,7 +152,7 @@ def _change_of_w(s: Any, dx: Array, z: Array, terms: _Terms) -> Array:
     return G.by_contacts(one, jnp.zeros_like(terms.miss))
 
 
-def _terms(x: Array, w: Array, u: Array, barrier: Array | None, ridge: Array, coupling: Array, aim: Array) -> _Terms:
+def _terms(x: Array, w: Array, u: Array, barrier: Array | None, ridge: Array, coupling: Array) -> _Terms:
     """The terms of one contact; x, w, u, ridge: (3,)."""
     square = w[1] * w[1] + w[2] * w[2]
     slide, none = jnp.sqrt(square), jnp.zeros_like(square)
@@ -131,9 +160,10 @@ def _terms(x: Array, w: Array, u: Array, barrier: Array | None, ridge: Array, co
     push = none if barrier is None else barrier / x[0]
     soft, off = push / x[0], u - w
     miss = jnp.stack([off[0] + slide - push + a * off[1] + b * off[2], off[1], off[2]])
-    right = -sm.matvec(_arrow(x), w + miss) + jnp.stack([aim, none, none])
+    right = -sm.matvec(_arrow(x), w + miss)
     T = _turned(x, a, b)
-    D = _arrow(w) + T * ridge + _arrow(x) * jnp.stack([soft, none, none])
+    firm = ridge + FIRMER * float(jnp.finfo(x.dtype).eps)
+    D = _arrow(w) + T * firm + _arrow(x) * jnp.stack([soft, none, none])
     return _Terms(T, sm.inv3(D), right, miss, jnp.stack([soft, a, b]))
 
 

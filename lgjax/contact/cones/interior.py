@@ -9,6 +9,9 @@ that falls to zero. Each step ends before X or W leaves its cone, so no case (op
 Of many impulses that obey the law, it finds those far from the limits of friction. The program takes X divided by
 the smaller of mu and 1, and W times it, so that mu may be 0.
 
+With a `BlockMatrix`, a step is Mehrotra's: a predictor towards 0 says how far it can go, which gives the aim, and the
+corrector takes away the products of its changes. X and W then go each as far as its cone allows.
+
 Where the derivative of the term |u_t| is left out, each step is that of a convex problem. Such steps converge fast only
 with little friction or little sliding, but then also where those with the derivative fail.
 
@@ -34,6 +37,7 @@ from lgjax.numerics.rank import product
 Array = jax.Array
 
 FRACTION = 0.95  # of the way to the edge of a cone, at most, in one step
+SMALLEST = 1e-4  # bound of the corrector's aim, as a fraction of the mean
 LEAST, LARGEST = 0.01, 0.9  # bounds of the next aim, as a fraction of the mean of the first entries of X o W
 REFINED = 1  # corrections of a step with a factor of G, which has more round-off than elimination
 MOST_FRICTION = 1e3  # more is taken as this
@@ -122,37 +126,88 @@ def _middle(s: _Scaled) -> _Point:
 @jax.jit
 def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     """The next point: a step of Newton's method, as far as the cones allow."""
-    k = s.contacts
-    x, none = z.x[: 3 * k].reshape(z.w.shape), jnp.zeros_like(z.lower)
-    has_lower, has_upper = z.lower > 0, z.upper > 0
-    below = jnp.where(has_lower, z.x[3 * k :] - s.low, 1)
-    above = jnp.where(has_upper, s.high - z.x[3 * k :], 1)
-    products = jnp.sum(_product(x, z.w)[:, 0]) + jnp.sum(below * z.lower + above * z.upper)
-    contacts = jnp.sum(s.G.acts[:k].astype(x.dtype)) if isinstance(s.G, BlockMatrix) else k
-    count = contacts + jnp.sum(has_lower.astype(x.dtype) + has_upper.astype(x.dtype))
-    aim = jnp.clip((1 - z.part) ** 2, LEAST, LARGEST) * products / count
-
-    own, force = z.lower / below + z.upper / above, jnp.where(has_lower, aim / below, none)
-    own, force = _rows(s, z, own, force - jnp.where(has_upper, aim / above, none))
+    bounds = _bounds(s, z)
     if isinstance(s.G, BlockMatrix):
-        dx, dw = interior_change(s, z.x, z.w, coupling, aim, own, force)
+        corrector = lambda dx, dw: _corrector(s, z, bounds, dx, dw)
+        own, force = _rows(s, z, bounds.curvature(z), jnp.zeros_like(z.lower))
+        dx, dw, (lower, upper) = interior_change(s, z.x, z.w, coupling, own, force, corrector)
     else:
+        aim = _aim(s, z, bounds, jnp.clip((1 - z.part) ** 2, LEAST, LARGEST))
+        own, force = _rows(s, z, bounds.curvature(z), bounds.force(aim, aim))
         dx, dw = _changes(s, z, coupling, aim, own, force)
-    row = dx[3 * k :]
-    lower = jnp.where(has_lower, (aim - z.lower * row) / below - z.lower, none)
-    upper = jnp.where(has_upper, (aim + z.upper * row) / above - z.upper, none)
-
-    cones = (x, dx[: 3 * k].reshape(x.shape)), (z.w, dw)
-    bounds = (
-        (z.lower, lower),
-        (z.upper, upper),
-        (below, jnp.where(has_lower, row, none)),
-        (above, jnp.where(has_upper, -row, none)),
+        lower, upper = aim, aim
+    ends = bounds.ends(z, dx, dw, lower, upper)
+    primal, dual = (FRACTION * end for end in ends[:2])
+    if not isinstance(s.G, BlockMatrix):
+        primal = dual = jnp.minimum(primal, dual)
+    move = lambda old, change, part: old + jnp.minimum(part, 1) * change
+    part = jnp.minimum(jnp.minimum(primal, dual), 1)
+    return _Point(
+        move(z.x, dx, primal), move(z.w, dw, dual), move(z.lower, ends[2], dual), move(z.upper, ends[3], dual), part
     )
-    ends = [_to_edge(*pair) for pair in cones] + [_to_zero(*pair) for pair in bounds]
-    part = jnp.min(FRACTION * jnp.concatenate(ends), initial=1.0)
-    move = lambda old, change: old + part * change
-    return _Point(move(z.x, dx), move(z.w, dw), move(z.lower, lower), move(z.upper, upper), part)
+
+
+class _Bounds(NamedTuple):
+    """Of further rows: how far they are above their lower and below their upper bound (r,), 1 where there is none, and
+    whether there is one."""
+
+    below: Array
+    above: Array
+    has_lower: Array
+    has_upper: Array
+
+    def curvature(self, z: _Point) -> Array:
+        """What the bounds add to the diagonal of G (r,)."""
+        return z.lower / self.below + z.upper / self.above
+
+    def force(self, lower: Array, upper: Array) -> Array:
+        """What they push with (r,), for aims of their products."""
+        none = jnp.zeros_like(self.below)
+        return jnp.where(self.has_lower, lower / self.below, none) - jnp.where(self.has_upper, upper / self.above, none)
+
+    def ends(self, z: _Point, dx: Array, dw: Array, lower: Array, upper: Array) -> tuple[Array, Array, Array, Array]:
+        """How far () x and w may go along changes dx, dw for aims, in parts of them; the changes of lower and upper."""
+        k, none = len(z.w), jnp.zeros_like(self.below)
+        x, row = z.x[: 3 * k].reshape(k, 3), dx[3 * k :]
+        lower = jnp.where(self.has_lower, (lower - z.lower * row) / self.below - z.lower, none)
+        upper = jnp.where(self.has_upper, (upper + z.upper * row) / self.above - z.upper, none)
+        primal = [_to_edge(x, dx[: 3 * k].reshape(k, 3)), _to_zero(self.below, jnp.where(self.has_lower, row, none))]
+        primal.append(_to_zero(self.above, jnp.where(self.has_upper, -row, none)))
+        dual = [_to_edge(z.w, dw), _to_zero(z.lower, lower), _to_zero(z.upper, upper)]
+        far = float(jnp.finfo(dx.dtype).max)
+        least = lambda ends: jnp.min(jnp.concatenate(ends), initial=far)
+        return least(primal), least(dual), lower, upper
+
+
+def _bounds(s: _Scaled, z: _Point) -> _Bounds:
+    row, has_lower, has_upper = z.x[3 * s.contacts :], z.lower > 0, z.upper > 0
+    return _Bounds(jnp.where(has_lower, row - s.low, 1), jnp.where(has_upper, s.high - row, 1), has_lower, has_upper)
+
+
+def _aim(s: _Scaled, z: _Point, bounds: _Bounds, fraction: Array) -> Array:
+    """A fraction of the mean () of the first entries of X o W and of the products of rows and their multipliers."""
+    k = s.contacts
+    x = z.x[: 3 * k].reshape(z.w.shape)
+    products = jnp.sum(_product(x, z.w)[:, 0]) + jnp.sum(bounds.below * z.lower + bounds.above * z.upper)
+    contacts = jnp.sum(s.G.acts[:k].astype(x.dtype)) if isinstance(s.G, BlockMatrix) else k
+    count = contacts + jnp.sum(bounds.has_lower.astype(x.dtype) + bounds.has_upper.astype(x.dtype))
+    return fraction * products / count
+
+
+def _corrector(s: _Scaled, z: _Point, bounds: _Bounds, dx: Array, dw: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+    """Terms of Mehrotra's corrector after the predictor's dx (n,) and dw (k, 3).
+
+    They are added to the right sides of contacts (k, 3) and rows (r,); last, the aims of both products of bounds. The
+    farther the predictor can go, the smaller is the aim.
+    """
+    k, none = len(z.w), jnp.zeros_like(z.lower)
+    *ends, lower, upper = bounds.ends(z, dx, dw, none, none)
+    part = jnp.minimum(jnp.minimum(*ends), 1)
+    aim = _aim(s, z, bounds, jnp.clip((1 - part) ** 3, SMALLEST, 1))
+    row = dx[3 * k :]
+    left = aim - row * lower, aim + row * upper
+    more = -_product(dx[: 3 * k].reshape(k, 3), dw)
+    return more.at[:, 0].add(aim), bounds.force(*left), left
 
 
 def _changes(s: _Scaled, z: _Point, coupling: Array, aim: Array, own: Array, force: Array) -> tuple[Array, Array]:
