@@ -34,6 +34,9 @@ class Core:
     polytope = False
     # Whether it has so many edges that their pairs are tried in a loop.
     listed = False
+    # Whether it is the same seen from its middle in opposite directions, and `normals` ends with the opposites of its
+    # first half.
+    symmetric = False
     # From how many normals the least overlap is searched.
     starts = 6
     # Whether all of it lies within `size` of its middle.
@@ -60,6 +63,10 @@ class Core:
         """The support point (3,) along a direction and its label (k,)."""
         label = self.label(direction)
         return self.point(label, direction), label
+
+    def height(self, direction: Array) -> Array:
+        """How far () the core reaches along a direction (3,), times its length."""
+        return sm.dot(direction, self.support(direction)[0])
 
     def settled(self, label: Array) -> Array:
         """The same label, for points that a search kept where it found them: from now on they move."""
@@ -111,6 +118,7 @@ class Brick(Core):
     half_extents: Array
     center: Array
     polytope = True
+    symmetric = True
     label_size = 3
 
     def label(self, direction: Array) -> Array:
@@ -118,6 +126,9 @@ class Brick(Core):
 
     def point(self, label: Array, direction: Array) -> Array:
         return self.center + label * self.half_extents
+
+    def height(self, direction: Array) -> Array:
+        return sm.dot(direction, self.center) + sm.dot(jnp.abs(direction), self.half_extents)
 
     def middle(self) -> Array:
         return self.center

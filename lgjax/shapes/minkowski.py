@@ -60,6 +60,12 @@ class Difference(NamedTuple):
         (x, one), (y, other) = self.a.support(first), self.b.support(second)
         return self.place_a.act(x) - self.place_b.act(y), jnp.concatenate([one, other])
 
+    def gap(self, normal: Array) -> Array:
+        """The width s(n) () of the gap along a unit normal (3,)."""
+        first, second = self.directions(normal)
+        between = sm.dot(normal, self.place_b.translation - self.place_a.translation)
+        return between - self.a.height(first) - self.b.height(second)
+
     @property
     def stays(self) -> bool:
         """Whether a search keeps points of curved cores where it found them, see `settled`."""

@@ -61,7 +61,7 @@ def shallowest(D: Difference, starts: Array, count: int, size: Array, margin: Ar
     The origin is in D, or not farther from it than half the margin (): D is searched with a ball of the margin added.
     Where it is not wanted (), the result is of no use.
     """
-    gaps = jax.vmap(lambda n: -sm.dot(n, D.support(n)[0]))(starts)
+    gaps = jax.vmap(D.gap)(starts)
     nothing = Found(starts[0], -jnp.inf * jnp.ones_like(size), jnp.stack([D.label(starts[0])] * 3), size)
 
     least = 64 * float(jnp.finfo(size.dtype).eps) * size

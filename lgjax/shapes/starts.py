@@ -27,6 +27,10 @@ def normals(D: Difference) -> Array:
         return jnp.concatenate([first, second, best_across(*D.ridges())])
     edges_a, edges_b = turn(D.place_a, D.a.edges()), turn(D.place_b, D.b.edges())
     across = _across(edges_a, edges_b)
+    if D.solid and D.a.symmetric and D.b.symmetric:
+        # Of a normal and its opposite the one towards the other body has the larger gap, by twice its part of the way.
+        half = jnp.concatenate([first[: len(first) // 2], second[: len(second) // 2], across])
+        return jnp.where((sm.matvec(half, D.middle()) > 0)[:, None], -half, half)
     narrow = jnp.concatenate([_narrow(D.a, D.place_a, edges_b), _narrow(D.b, D.place_b, edges_a)])
     return jnp.concatenate([first, second, across, -across, narrow, -narrow])
 
