@@ -194,7 +194,9 @@ def _aim(s: _Scaled, z: _Point, bounds: _Bounds, fraction: Array) -> Array:
     return fraction * products / count
 
 
-def _corrector(s: _Scaled, z: _Point, bounds: _Bounds, dx: Array, dw: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+def _corrector(
+    s: _Scaled, z: _Point, bounds: _Bounds, dx: Array, dw: Array
+) -> tuple[Array, Array, tuple[Array, Array]]:
     """Terms of Mehrotra's corrector after the predictor's dx (n,) and dw (k, 3).
 
     They are added to the right sides of contacts (k, 3) and rows (r,); last, the aims of both products of bounds. The
