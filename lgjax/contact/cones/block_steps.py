@@ -99,7 +99,7 @@ def interior_change(
         return state._replace(right=state.right + right, force=state.force + force, aims=aims)
 
     still = jnp.zeros(SIZE * (G.pattern.blocks + 1), x.dtype)
-    start = _Solve(jnp.zeros_like(x), still, terms.right, force, (jnp.zeros_like(own),) * 2)
+    start = _Solve(jnp.zeros_like(x), still, terms.right, force, (jnp.zeros_like(own), jnp.zeros_like(own)))
     last = jax.lax.fori_loop(0, SOLVES, solve, start)
     return last.dx, _change_of_w(s, last.dx, last.z, terms), last.aims
 
