@@ -12,6 +12,7 @@ from lgjax.contact.block_rows import BlockRows, acting_in
 from lgjax.contact.cones.block_steps import newton_change
 from lgjax.contact.cones.blocks import BlockMatrix, Pattern
 from lgjax.contact.cones.elimination import factorized, identity, most_neighbors, plus_contact
+from lgjax.contact.cones.interior import interior_steps
 from lgjax.contact.cones.law import ConeProblem, natural_map
 from lgjax.contact.cones.newton import newton_steps
 from lgjax.contact.geometry.detection import detect
@@ -46,7 +47,7 @@ def placed(model, places, turns=None):
 
 def dense_of(G: BlockMatrix):
     n = len(G.ridge)
-    return jnp.stack([G.times(row) for row in jnp.eye(n)], 1)
+    return jnp.stack([G.times(row) for row in jnp.eye(n, dtype=G.dtype)], 1)
 
 
 @pytest.mark.parametrize(("seed", "count"), [(1, 3), (3, 9)])
@@ -155,6 +156,22 @@ def test_newtons_step_by_blocks_is_that_of_a_dense_matrix():
 
     found, wanted = jax.jit(both)(problem, jnp.asarray(x))
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-9), found, wanted)
+
+
+def test_interior_points_by_blocks_are_on_the_law_after_ten_steps():
+    """Of the law with a dense matrix, for contacts and bounded rows that load the same bodies."""
+    random = np.random.default_rng(2)
+    matrix = random_matrix(random, PATTERN)
+    friction, bound = jnp.asarray(random.uniform(0.1, 0.5, 9)), jnp.full(2, 0.5)
+    b = jnp.asarray(random.normal(size=(64, 29)))
+
+    def miss(b):
+        problem = ConeProblem(matrix, b, friction, -bound, bound, None)
+        point, step, impulses = interior_steps(problem, jnp.ones(()))
+        x = impulses(jax.lax.fori_loop(0, 10, lambda i, z: step(z, i), point))
+        return jnp.max(jnp.abs(natural_map(problem._replace(G=dense_of(matrix)), x) - x))
+
+    assert np.mean(np.asarray(jax.jit(jax.vmap(miss))(b)) < 1e-7) > 0.9
 
 
 def both_ways(monkeypatch, run):

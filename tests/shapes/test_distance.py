@@ -7,6 +7,7 @@ import pytest
 
 from lgjax import Pose, shapes, so3
 from lgjax.shapes import DistanceStatus
+from lgjax.shapes.distance import difference
 from tests.oracles.boxes import box_distances, outside
 from tests.oracles.convex_bodies import AXES, SHAPES, batch, brute, random_poses, unit
 
@@ -266,6 +267,18 @@ def test_swapped_bodies_have_the_same_distance_and_the_opposite_normal():
     back = jax.vmap(lambda R, S, p: shapes.distance(b, Pose(S, p), a, Pose(R, 0 * p)))(R, S, p)
     np.testing.assert_allclose(there.distance, back.distance, atol=1e-12)
     np.testing.assert_allclose(there.normal, -back.normal, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPES if name != "implicit"])
+def test_gaps_along_normals_are_those_of_support_points(name):
+    (R, p), n = random_poses(RNG, 30), jnp.asarray(unit(RNG.normal(size=(30, 3))))
+    a, b = SHAPES[name][0](), SHAPES["box"][0]()
+
+    def both(R, p, n):
+        D = difference(a, Pose(R, 0 * p), b, Pose(R.T, p))[0]
+        return D.gap(n), -D.support(n)[0] @ n
+
+    np.testing.assert_allclose(*jax.jit(jax.vmap(both))(R, p, n), rtol=0, atol=1e-14)
 
 
 def test_what_is_not_finite_has_a_status():
