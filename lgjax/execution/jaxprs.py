@@ -14,6 +14,7 @@ from jax import lax
 from jax.sharding import AbstractMesh, AxisType
 
 from lgjax.execution._jax import as_function, dce_jaxpr, is_traced, with_constants
+from lgjax.execution.collection import uncollected
 
 Arrays = list[jax.Array]
 
@@ -33,6 +34,7 @@ def remembered(function: Callable) -> Callable:
     return call
 
 
+@uncollected()
 def traced(function: Callable, *args) -> tuple[Any, list]:
     """The jaxpr of traced arrays that the function closes over and of its arguments, and those arrays.
 
