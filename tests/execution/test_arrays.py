@@ -29,7 +29,9 @@ def small(request, monkeypatch):
         (loops, "READ", kept),
     ):  # fmt: skip
         monkeypatch.setattr(where, name, value)
-    return request.param
+    native.forget()
+    yield request.param
+    native.forget()
 
 
 def matrices(*shape):
@@ -296,6 +298,7 @@ def test_as_few_systems_in_a_vector_as_fit(monkeypatch):
     found = []
     for most in (2**20, 1):
         monkeypatch.setattr("lgjax.execution.kernels.llvm.ARRAYS", most)
+        native.forget()
         found.append(on_processor(function, *args))
     jax.tree.map(np.testing.assert_array_equal, *found)
     assert "<4 x float>" in texts[1]

@@ -22,13 +22,14 @@ ALGORITHMS = {
 def test_one_native_function(monkeypatch, name):
     """Lowered, and not compiled."""
     found = []
-    monkeypatch.setattr(native, "registered", lambda text: found.append(text) or "lgjax_not_compiled")
+    monkeypatch.setattr(native, "compiled", lambda name, text: found.append(text) or b"")
+    monkeypatch.setattr(native, "registered", lambda name, code: "lgjax_not_compiled")
     size, function = ALGORITHMS[name]
     model = lgjax.models.branched_tree(*size)
     states = lgjax.neutral(model), jnp.ones((6, model.nv))
     states = jax.tree.map(lambda x: jnp.broadcast_to(x, (BATCH, *x.shape)), states)
-    native.target_of.cache_clear()
+    native.forget()
     text = jax.jit(jax.vmap(lambda q, v: function(model, q, v))).lower(*states).as_text()
-    native.target_of.cache_clear()
+    native.forget()
     assert text.count("@lgjax_not_compiled(") == len(found) == 1
     assert "while" not in text

@@ -21,7 +21,9 @@ def texts(monkeypatch):
     found, real = [], native.kernel_text
     monkeypatch.setattr(programs, "SCALARS", -1)
     monkeypatch.setattr(native, "kernel_text", lambda *args: found.append(real(*args)) or found[-1])
-    return found
+    native.forget()
+    yield found
+    native.forget()
 
 
 def matrices(text):

@@ -45,10 +45,10 @@ def vectors(request, monkeypatch):
         else native.Machine(name, features, 16)
     )
     chosen = {"whole": whole, "half": native.Machine(name, features, 32), "least": least}[request.param]
-    native.target_of.cache_clear()
+    native.forget()
     monkeypatch.setattr(native, "machine", lambda: chosen)
     yield
-    native.target_of.cache_clear()
+    native.forget()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -172,9 +172,10 @@ def test_where_native_functions_cannot_be_called_all_runs_without_them(monkeypat
     def refuse(*_):
         raise OSError("no such function")
 
+    monkeypatch.setattr(native, "_registered", set())
     monkeypatch.setattr(native, "registered", refuse)
     native.usable.cache_clear()
-    native.target_of.cache_clear()
+    native.forget()
     jax.clear_caches()
     with pytest.warns(UserWarning, match="no native functions on this CPU.*no such function"):
         assert not native.usable()

@@ -94,7 +94,7 @@ def test_the_number_goes_whose_next_use_is_farthest_away():
 
 def limit(monkeypatch, keep):
     """Hold so many numbers; the list in which functions that are compiled from now on put their places."""
-    native.target_of.cache_clear()
+    native.forget()
     places = []
 
     def counted(out, _, again):
@@ -138,7 +138,7 @@ def test_algorithms_with_few_registers(monkeypatch, algorithm, dtype):
 @pytest.fixture(autouse=True)
 def _forget():
     yield
-    native.target_of.cache_clear()
+    native.forget()
 
 
 def test_registers_of_processors(monkeypatch):

@@ -73,7 +73,8 @@ def detect(contacts: Contacts, model: Model, poses: Pose, origin: Array) -> Cont
     The points found are relative to that origin, too.
     """
     links = {}
-    for link in {*contacts.corner_links, *contacts.solid_links, *(x for pair in contacts.links for x in pair if x)}:
+    touching = *contacts.corner_links, *contacts.solid_links, *(x for pair in contacts.links for x in pair if x)
+    for link in dict.fromkeys(touching):
         body, offset = carrier(model, link)
         links[link] = se3.compose(jax.tree.map(lambda x, b=body: x[b], poses), offset)
     at = lambda names: jax.tree.map(lambda *x: jnp.stack(x), *(links[name] for name in names))

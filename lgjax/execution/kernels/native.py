@@ -24,6 +24,7 @@ import jax.numpy as jnp
 
 from lgjax.execution.cache import keep_object, kept_object
 from lgjax.execution.collection import uncollected
+from lgjax.execution.fingerprint import fingerprint, of_sources
 from lgjax.execution.jaxprs import remembered
 from lgjax.execution.kernels.calling import NAME, Interface
 from lgjax.execution.kernels.llvm import ALONE, kernel_text
@@ -108,57 +109,86 @@ def usable() -> bool:
     return not found
 
 
+_targets: dict[str, str | None] = {}  # of jaxprs that have a fingerprint
+_registered: set[str] = set()  # XLA may call these functions until the process ends
+
+
 @remembered
 @uncollected()
 def target_of(jaxpr: Any, mapped: tuple[bool, ...], batch: bool, in_place: bool, front: tuple[bool, ...]) -> str | None:
-    """The name under which XLA finds the native function of a jaxpr of one system; None if it can have none."""
+    """The name under which XLA finds the native function of a jaxpr of one system; None if it can have none.
+
+    A function that is traced again, here or by another process, has another jaxpr, and the same fingerprint.
+    """
+    how, told = (mapped, batch, in_place, front), fingerprint(jaxpr)
+    if told is None:
+        return written(jaxpr, how)
+    key = symbol(told, of_sources(), interface(), how)
+    if key not in _targets:
+        kept = kept_object(key)
+        _targets[key] = (
+            written(jaxpr, how, key) if kept is None else registered(kept[: len(key)].decode(), kept[len(key) :])
+        )
+    return _targets[key]
+
+
+def forget() -> None:
+    """Build the programs of functions again that are lowered again."""
+    target_of.cache_clear()  # type: ignore[attr-defined]
+    _targets.clear()
+
+
+def written(jaxpr: Any, how: tuple, key: str | None = None) -> str | None:
+    """The name of the native function that is written for a jaxpr; `cache_programs` keeps it under a key."""
+    mapped, batch, in_place, front = how
     try:
         program = program_of_jaxpr(jaxpr)
         text = kernel_text(program, mapped, batch, machine().registers, interface(), in_place, front)
     except NotImplementedError as error:
         logger.info("without a kernel of its own: %s", error)
         return None
-    return registered(text)
-
-
-_registered: set[str] = set()  # XLA may call these functions until the process ends
-
-
-def registered(text: str) -> str:
-    """Compile a module and give its function to XLA, under the name that is returned."""
     name = symbol(text)
+    if name in _registered:
+        return name
+    code = compiled(name, text)
+    if key is not None:
+        keep_object(key, name.encode() + code)
+    return registered(name, code)
+
+
+def symbol(*told: Any) -> str:
+    """A name for a function: a hash of what tells it from others, and of all else that its machine code depends on."""
+    import llvmlite.binding as llvm
+
+    told = *told, *machine(), level(), llvm.llvm_version_info
+    return f"lgjax_{hashlib.sha256(repr(told).encode()).hexdigest()[:32]}"
+
+
+def compiled(name: str, text: str) -> bytes:
+    """The machine code of a module, whose function has the name."""
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(text.replace(f"@{NAME}(", f"@{name}("))
+    if text.startswith(ALONE):
+        _side_by_side(module)
+    found = _target_machine().emit_object(module)
+    module.close()
+    return found
+
+
+def registered(name: str, code: bytes) -> str:
+    """Give the function of this name in machine code to XLA, under the same name."""
+    import llvmlite.binding as llvm
+
     if name not in _registered:
+        engine = _engine()
+        engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
+        engine.finalize_object()
         capsule = ctypes.pythonapi.PyCapsule_New
         capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        jax.ffi.register_ffi_target(name, capsule(address(name, text), None, None), platform="cpu")
+        jax.ffi.register_ffi_target(name, capsule(engine.get_function_address(name), None, None), platform="cpu")
         _registered.add(name)
     return name
-
-
-def symbol(text: str) -> str:
-    """A name for the function of a module: a hash of all that its machine code depends on."""
-    import llvmlite.binding as llvm
-
-    told = "\n".join((text, *machine()[:2], str(level()), *map(str, llvm.llvm_version_info)))
-    return f"lgjax_{hashlib.sha256(told.encode()).hexdigest()[:32]}"
-
-
-def address(name: str, text: str) -> int:
-    """The address of the function of a module. Its machine code comes from disk if `cache_programs` kept it there."""
-    import llvmlite.binding as llvm
-
-    found = kept_object(name)
-    if found is None:
-        module = llvm.parse_assembly(text.replace(f"@{NAME}(", f"@{name}("))
-        if text.startswith(ALONE):
-            _side_by_side(module)
-        found = _target_machine().emit_object(module)
-        module.close()
-        keep_object(name, found)
-    engine = _engine()
-    engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(found))
-    engine.finalize_object()
-    return engine.get_function_address(name)
 
 
 def _side_by_side(module: Any) -> None:
