@@ -15,30 +15,24 @@ import numpy as np
 
 from lgjax.execution.primitives import TABLE, Way, named
 from lgjax.execution.scalars import indexing
-from lgjax.execution.scalars.entries import boxed, objects
-from lgjax.execution.scalars.graph import Ref, Scalar, is_number
+from lgjax.execution.scalars.entries import boxed
+from lgjax.execution.scalars.graph import Scalar, is_number
 from lgjax.execution.scalars.interpreter import REARRANGEMENTS
 from lgjax.execution.scalars.lookups import is_looked_up
 from lgjax.execution.scalars.pulls import Index, Pull, View, even, in_rows, separable, viewed
-from lgjax.execution.scalars.storage import Storage
+from lgjax.execution.scalars.updates import Updates, equal
 
 LARGE = 128  # entries of a result from which on it is computed by loops
 WORK = 512  # products in a product of matrices, from which on it is
 KEPT = 24  # entries of a result of arrays, of which smaller ones become scalars
-FEW = 64  # scalars that are written to an array one by one
 ALONE = named(Way.FOLDED, Way.ENTRY, Way.REPLACED, Way.CONVERTED)
 REDUCED = {"reduce_sum": "add"} | {name: TABLE[name].pair for name in named(Way.REDUCED) - {"reduce_prod"}}
 READ = named(Way.READ)
 MOVED = READ | named(Way.CONVERTED, Way.MOVED, Way.PARTED)
 
 
-class Arrays(Storage):
-    """Part of an `Unrolling` that treats arrays.
-
-    spare: an array that only the present operation reads, which may write over it.
-    """
-
-    spare: Any = None
+class Arrays(Updates):
+    """Part of an `Unrolling` that treats arrays."""
 
     def apply(self, eqn: Any, inputs: list) -> list | None:
         """The results of an equation on arrays; None if it is better done on scalars."""
@@ -185,22 +179,6 @@ class Arrays(Storage):
             view = self.in_memory(self._searched(viewed(view, x.dtype), axis, where))
         return viewed(view, x.dtype)
 
-    def _part(self, view: View, axis: int, where: Scalar, size: int) -> View | None:
-        """Entries of an axis from a number on that is known, or known by turn."""
-        numbers = view.axes[axis]
-        with_axis = lambda new: (*view.axes[:axis], tuple(new), *view.axes[axis + 1 :])
-        if is_number(where):
-            part, more = numbers[where : where + size], ()
-        elif (by_turn := self._by_turn(where)) is not None and even(numbers):
-            part, more = numbers[:size], ((by_turn[0], tuple(numbers[n] - numbers[0] for n in by_turn[1])),)
-        else:
-            return None
-        first = part[0] if part else 0
-        return View(view.memory, view.first + first, with_axis(n - first for n in part), (*view.terms, *more))
-
-    def _by_turn(self, x: Scalar) -> tuple[Ref, tuple] | None:
-        return self.graph.by_turn(x) if hasattr(self.graph, "by_turn") else None
-
     def _picked(self, view: View, dtype: np.dtype, places: Sequence[tuple[int, Scalar, int]]) -> Pull:
         """Slices of some axes that begin at numbers that are not known: places (axis, number, size)."""
         axes, number = list(view.axes), 0
@@ -224,71 +202,11 @@ class Arrays(Storage):
         def entry(body: Any, total: Scalar, index: Sequence[Index], inside: Sequence[Index]) -> Scalar:
             own = list(index)
             own[axis] = inside[0]
-            here = _equal(body, inside[0], where)
+            here = equal(body, inside[0], where)
             return indexing.selected(body.graph, here, total, x.at(body, own))
 
         zero = np.zeros((), x.dtype).item()
         return viewed(self.filled(shape, x.dtype, entry, (x.shape[axis],), zero), x.dtype)
-
-    def _updated(self, eqn: Any, x: Any, update: Any, *starts: np.ndarray) -> Pull | None:
-        dtype = np.dtype(eqn.outvars[0].aval.dtype)
-        shape, sizes = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape
-        most = [n - size for n, size in zip(shape, sizes, strict=True)]
-        places = [indexing.within(self.graph, s[()], n) for s, n in zip(starts, most, strict=True)]
-        old = self.pulled(x, dtype)
-        if all(is_number(p) or self._by_turn(p) is not None for p in places):
-            view = old.view if old is self.spare and old.view else self.filled(shape, dtype, old.at)
-            for axis, (where, size) in enumerate(zip(places, sizes, strict=True)):
-                part = self._part(view, axis, where, size)
-                assert part is not None  # its entries lie in rows
-                view = part
-            whole, few = (view, math.prod(shape)), isinstance(update, np.ndarray) and update.size <= FEW
-            fill = lambda: self.filled(sizes, dtype, self.pulled(update, dtype).at, into=whole).memory
-            memory = self.written(update, dtype, whole) if few else fill()
-            return viewed(View(memory, 0, in_rows(shape)), dtype)
-        new = self.pulled(update, dtype)
-        if any(not is_number(p) and size != 1 for p, size in zip(places, sizes, strict=True)):
-            return None
-        if any(is_number(p) and n for p, n in zip(places, most, strict=True)):
-            return None
-
-        def at(body: Any, index: Sequence[Index]) -> Scalar:
-            here: Scalar = True
-            own = [0 if size == 1 else k for k, size in zip(index, sizes, strict=True)]
-            for k, where in zip(index, places, strict=True):
-                if not is_number(where):
-                    here = indexing.both(body.graph, here, _equal(body, k, where))
-            return indexing.selected(body.graph, here, old.at(body, index), new.at(body, own))
-
-        return Pull(shape, dtype, at)
-
-    def _scattered(self, eqn: Any, x: Any, indices: np.ndarray, updates: Any) -> Pull | None:
-        """Entries at known indices that are replaced, or added to."""
-        name, shape, dtype = eqn.primitive.name, eqn.outvars[0].aval.shape, np.dtype(eqn.outvars[0].aval.dtype)
-        if not indexing.is_known(name, [x, indices, updates]) or not eqn.invars[2].aval.size:
-            return None
-        count = math.prod(eqn.invars[2].aval.shape)
-        numbers = np.arange(1, count + 1).reshape(eqn.invars[2].aval.shape)
-        found = indexing.MOVES[name](self.graph, eqn, objects(np.zeros(shape, int)), indices, objects(numbers))
-        found = np.asarray(found, int).ravel()
-        places = np.flatnonzero(found)
-        if len(places) != count or not np.array_equal(np.sort(found[places]), numbers.ravel()):
-            return None  # some are left out, or meet
-        where = np.empty(count, int)
-        where[found[places] - 1] = places
-        axes = separable(where.reshape(numbers.shape))
-        if axes is None:
-            return None
-        old, new = self.pulled(x, dtype), self.pulled(updates, dtype)
-        memory = old.view.memory if old is self.spare and old.view else self.filled(shape, dtype, old.at).memory
-        view = View(memory, int(where[0]), tuple(axes))
-
-        def added(body: Any, index: Sequence[Index]) -> Scalar:
-            return body.graph.add(view.at(body, index), new.at(body, index))
-
-        entry = added if name in indexing.ADDING else new.at
-        memory = self.filled(numbers.shape, dtype, entry, into=(view, math.prod(shape))).memory
-        return viewed(View(memory, 0, in_rows(shape)), dtype)
 
     def _reduced(self, eqn: Any, name: str, x: Any) -> Pull:
         aval = eqn.invars[0].aval
@@ -370,12 +288,6 @@ class Arrays(Storage):
 def _arranged(axes: Sequence[int], index: Sequence[Index]) -> list[Index]:
     """The index of an array, from that of each of its axes."""
     return [n for _, n in sorted(zip(axes, index, strict=True), key=lambda pair: pair[0])]
-
-
-def _equal(body: Any, index: Index, where: Scalar) -> Scalar:
-    """Whether an index is a number that is not known."""
-    own = body.graph.entry(*index) if isinstance(index, tuple) else index
-    return indexing.compared(body.graph, "eq", own, body.capture(where))
 
 
 def _first(name: str, dtype: np.dtype) -> Scalar:

@@ -135,7 +135,7 @@ def gathered(graph: Graph, eqn: Any, of: Sequence[int], indices: np.ndarray, par
         for axis, start in zip(numbers.start_index_map, indices[index], strict=True):
             starts[axis] = start
         found = part(starts, sizes).reshape(shape)
-        if _drops(eqn):
+        if drops(eqn):
             inside: Scalar = True
             for axis in numbers.start_index_map:
                 inside = both(graph, inside, compared(graph, "ge", starts[axis], 0))
@@ -159,12 +159,12 @@ def _scatter(graph: Graph, eqn: Any, x: np.ndarray, indices: np.ndarray, updates
         update = boxed(rows[index]).reshape(shape)
         starts: list[Scalar] = [0] * x.ndim
         for axis, start in zip(numbers.scatter_dims_to_operand_dims, indices[index], strict=True):
-            starts[axis] = start if _drops(eqn) else within(graph, start, x.shape[axis] - shape[axis])
+            starts[axis] = start if drops(eqn) else within(graph, start, x.shape[axis] - shape[axis])
         x = placed(graph, x, update, starts, combine)
     return x
 
 
-def _drops(eqn: Any) -> bool:
+def drops(eqn: Any) -> bool:
     """Whether what is outside is left out; else it is moved inside, or is promised to be there."""
     return "FILL" in str(eqn.params["mode"])
 
