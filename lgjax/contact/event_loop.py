@@ -31,6 +31,7 @@ from lgjax.contact.modes import (
 )
 from lgjax.contact.modes import tangents as tangents_of
 from lgjax.contact.status import ContactStatus
+from lgjax.execution import batched
 from lgjax.groups.homogeneous_space import product_space, vector_space
 from lgjax.integrators.control import ELEMENTARY, error_ratio
 from lgjax.multibody.configuration import Configuration, mechanical_space
@@ -331,10 +332,12 @@ class System:
     def replay(self, record: Part, count: Array) -> Any:
         """The last state ((q, v), impulse)."""
 
+        again = batched(self.again_if)  # its derivative reads the arguments alone
+
         @jax.checkpoint
         def one(carry, x):
             wanted, mine, part = x
-            return jax.lax.cond(wanted, lambda c: self.again_if(mine, c, part), lambda c: c, carry), None
+            return jax.lax.cond(wanted, lambda c: again(mine, c, part), lambda c: c, carry), None
 
         mine = jnp.arange(self.settings.max_parts, dtype=jnp.int32) < count
         zero = jnp.zeros_like(self.dt)

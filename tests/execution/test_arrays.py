@@ -113,7 +113,17 @@ def with_what_was_before(M, x):
     return first, second, third, alone
 
 
+def replaced(M, x, mode):
+    """A row, a column, an entry and a row of parts at numbers that are not known, some of them outside."""
+    i, j = (4 * x[:2]).astype(jnp.int32) + 3
+    put = lambda A, at, new: A.at[at].set(new, mode=mode)
+    boxes = put((2 * M).reshape(4, 4, 4), (i % 4, j), M[2, :4])
+    return put(M, i, M @ x), put(M, (slice(None), i), 2 * x), put(M, (i, j), x[3]), boxes, put(M > 0, j, M[1] > x)
+
+
 FUNCTIONS = {
+    "replaced, or left where it is outside": lambda M, N, x: replaced(M, x, None),
+    "replaced, or moved inside": lambda M, N, x: replaced(M, x, "clip"),
     "a matrix and a vector": lambda M, N, x: M @ x,
     "matrices": lambda M, N, x: (M @ N, N.T @ M.T, jnp.einsum("ij,kj->ki", M, M), jnp.vdot(M, M)),
     "a product with a batch": lambda M, N, x: jnp.einsum("bij,bj->bi", M.reshape(4, 2, 8), M[:4]),
@@ -284,6 +294,18 @@ def test_parts_that_are_written_one_after_the_other_take_one_copy():
     program = program_of(lambda M, x: part_after_part(M @ M, x, 5), *shapes, memory=True)
     fills = [what for name, what, _ in program.ops if name == "fill"]
     assert [fill.into for fill in fills if fill.length == 48 * 48] == [False, False, *[True] * 6]
+
+
+@pytest.mark.parametrize("name", ["in its place", "every entry"])
+def test_llvm_need_not_see_how_loops_count(small, monkeypatch, name):
+    args = [jnp.asarray(a) for a in (M, N, x)]
+    seen, texts = on_processor(FUNCTIONS[name], *args), []
+    real = native.kernel_text
+    monkeypatch.setattr("lgjax.execution.kernels.llvm_writer.HIDDEN", 0)
+    monkeypatch.setattr(native, "kernel_text", lambda *a: texts.append(real(*a)) or texts[-1])
+    native.forget()
+    jax.tree.map(np.testing.assert_array_equal, seen, on_processor(FUNCTIONS[name], *args))
+    assert "asm" in texts[-1]
 
 
 def test_as_few_systems_in_a_vector_as_fit(monkeypatch):

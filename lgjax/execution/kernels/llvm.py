@@ -118,6 +118,7 @@ class _Body(Translation):
 
     def wait(self, keep: int) -> None:
         """Let numbers wait on the stack, all but so many at a time."""
+        self.out.hide_counters()
         self.out.lines, self.waiting = waiting(self.out, keep, self.again)
 
     def block(self) -> list[str]:
@@ -240,7 +241,7 @@ class _Body(Translation):
         self.out.lines.append(f"{self.label}:")
         self.out.line(f"{turns.turn} = phi i64 [0, %{before}], [%next{number}, %last{number}]")
         self.begun[number] = len(self.out.lines), before, start, kinds
-        self.out.lines += [""] * len(kinds)  # what comes from the end of a turn is known there
+        self.out.lines += [""] * (len(kinds) + 1)  # what comes from the end of a turn is known there
         self.places.append({})
         return turns
 
@@ -253,6 +254,7 @@ class _Body(Translation):
         for k, (x, first, then, kind) in enumerate(zip(turns.carried, start, following, kinds, strict=True)):
             ways = f"[{self.out.text(first, kind)}, %{before}], [{self.out.text(then, kind)}, %last{number}]"
             self.out.lines[place + k] = f"  {x} = phi {self.out.types[kind]} {ways}"
+        self.out.counters.append((place - 1, place + len(kinds)))
         self.out.line(f"%next{number} = add i64 {turns.turn}, 1")
         self.out.line(f"%again{number} = icmp slt i64 %next{number}, {turns.count}")
         self.label = f"after{number}"
@@ -393,7 +395,5 @@ class _Body(Translation):
         dtype = ran.saved[k]
         place = self._scalar(f"getelementptr i8, ptr {address}, i64 {turn * ran.bytes + k * ran.width}")
         vector = f"<{self.out.width} x {MEMORY[dtype.name]}>"
-        kind = kind_of_dtype(dtype)
-        return self._from_memory(
-            self.out.operation(f"load {vector}, ptr {place}, align {BYTES[dtype.name]}", kind), dtype
-        )
+        found = self.out.operation(f"load {vector}, ptr {place}, align {BYTES[dtype.name]}", kind_of_dtype(dtype))
+        return self._from_memory(found, dtype)

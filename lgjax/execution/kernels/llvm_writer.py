@@ -16,10 +16,14 @@ ROUNDED = {"down": "floor", "up": "ceil", "even": "rint"}
 INTEGERS = {x: x for x in ("add", "sub", "mul", "and", "or", "xor", "shl")} | {"shr": "ashr"}
 COMPARED = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une", "num": "ord"}
 LEAST = -(2**31)
+HIDDEN = 60_000  # lines of a function of whose loops LLVM cannot see the counters
 
 
 class LlvmWriter(Writer):
-    """Lines of a kernel in LLVM's language, in which a name is assigned once. declared: intrinsics that are called."""
+    """Lines of a kernel in LLVM's language, in which a name is assigned once.
+
+    declared: intrinsics that are called. counters: of each loop the line of its counter, and a free one behind it.
+    """
 
     def __init__(self, dtype: str, width: int):
         super().__init__(dtype)
@@ -29,12 +33,21 @@ class LlvmWriter(Writer):
         self.types = {"f": f"<{width} x {self.scalar}>", "i": f"<{width} x i32>", "p": f"<{width} x i1>"}
         self.bits = f"<{width} x i{8 * self.bytes}>"  # of a floating number
         self.declared: dict[str, str] = {}
+        self.counters: list[tuple[int, int]] = []
 
     def operation(self, text: str, kind: str = "f") -> str:
         """The register of an operation."""
         found = self.register(kind)
         self.line(f"{found} = {text}")
         return found
+
+    def hide_counters(self) -> None:
+        """In a long function: LLVM would write addresses as increments, which takes it as long as all else there."""
+        if len(self.lines) > HIDDEN:
+            for line, place in self.counters:
+                counter, phi = self.lines[line].split(" = ")
+                self.lines[line] = f"{counter}_ = {phi}"
+                self.lines[place] = f'{counter} = call i64 asm "", "=r,0"(i64 {counter.strip()}_)'
 
     def text(self, x: Operand, kind: str = "f") -> str:
         """An operand as LLVM writes it: floating numbers by the bits of a double, also in float32."""

@@ -32,6 +32,7 @@ from lgjax.execution.kernels.programs import program_of_jaxpr
 
 logger = logging.getLogger("lgjax")
 
+LONG = 60_000  # lines of a module for which LLVM's passes take longer than all else
 MAX_ENTRIES = 2048  # entries of the arrays of one system alone
 VECTORS = (("avx512f", 64), ("avx", 32))  # feature of a processor, bytes of its vector registers; others have 16
 
@@ -169,7 +170,7 @@ def compiled(name: str, text: str) -> bytes:
     import llvmlite.binding as llvm
 
     module = llvm.parse_assembly(text.replace(f"@{NAME}(", f"@{name}("))
-    if text.startswith(ALONE):
+    if text.startswith(ALONE) and text.count("\n") < LONG:
         _side_by_side(module)
     found = _target_machine().emit_object(module)
     module.close()
