@@ -1,7 +1,7 @@
 """A fingerprint of a jaxpr: the same in every process for the same operations on the same numbers.
 
-Kernels are named by it, so that a function which is traced again, here or in another process, finds its machine code
-without a program of it being built. Read first: `_jax.py`, `jaxprs.py`. Next: `kernels/native.py`.
+Kernels are found by it: a function that is traced again, here or in another process, has its machine code without a
+program of it being built. Read first: `_jax.py`, `jaxprs.py`. Next: `kernels/native.py`.
 """
 
 import hashlib

@@ -118,7 +118,8 @@ def replaced(M, x, mode):
     i, j = (4 * x[:2]).astype(jnp.int32) + 3
     put = lambda A, at, new: A.at[at].set(new, mode=mode)
     boxes = put((2 * M).reshape(4, 4, 4), (i % 4, j), M[2, :4])
-    return put(M, i, M @ x), put(M, (slice(None), i), 2 * x), put(M, (i, j), x[3]), boxes, put(M > 0, j, M[1] > x)
+    away = put((2 * M)[None], (1, i), x)  # a known number outside of an axis of length one
+    return away, put(M, i, M @ x), put(M, (slice(None), i), 2 * x), put(M, (i, j), x[3]), boxes, put(M > 0, j, M[1] > x)
 
 
 FUNCTIONS = {

@@ -65,7 +65,7 @@ class Updates(Storage):
         most = [n - size for n, size in zip(old.shape, sizes, strict=True)]
         if any(not is_number(p) and size != 1 for p, size in zip(places, sizes, strict=True)):
             return None
-        if any(is_number(p) and n for p, n in zip(places, most, strict=True)):
+        if any(is_number(p) and (n or p) for p, n in zip(places, most, strict=True)):
             return None
 
         def at(body: Any, index: Sequence[Index]) -> Scalar:
