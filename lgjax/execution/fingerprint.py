@@ -22,6 +22,7 @@ UNREAD = {
     "in_layouts", "out_layouts", "in_shardings", "out_shardings", "sharding", "out_sharding", "symbolic_zeros",
     "linear", "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "out_trees", "rule",
 }  # fmt: skip
+SHOWN = {"GatherDimensionNumbers", "ScatterDimensionNumbers", "ShapeDtypeStruct", "FTTuple"}  # the last: JAX 0.12
 PLAIN = (type(None), bool, int, str, bytes, range, np.integer)
 
 
@@ -79,8 +80,8 @@ def _token(x: Any) -> Any:
         return str(x)
     if isinstance(x, float | complex | np.generic | np.ndarray):
         return _of_array(x, None)
-    if type(x).__name__ in ("GatherDimensionNumbers", "ScatterDimensionNumbers", "ShapeDtypeStruct"):
-        return repr(x)
+    if type(x).__name__ in SHOWN:
+        return str(x)
     raise _UnknownError(f"{type(x).__name__} {x}")
 
 
