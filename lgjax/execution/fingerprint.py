@@ -22,7 +22,7 @@ UNREAD = {
     "in_layouts", "out_layouts", "in_shardings", "out_shardings", "sharding", "out_sharding", "symbolic_zeros",
     "linear", "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "out_trees", "rule",
 }  # fmt: skip
-SHOWN = {"GatherDimensionNumbers", "ScatterDimensionNumbers", "ShapeDtypeStruct", "FTTuple"}  # the last: JAX 0.12
+SHOWN = {"GatherDimensionNumbers", "ScatterDimensionNumbers", "ShapeDtypeStruct", "FTTuple", "FTPyTree"}  # FT: JAX 0.12
 PLAIN = (type(None), bool, int, str, bytes, range, np.integer)
 
 
