@@ -156,8 +156,8 @@ def _find(name: str) -> _Any:
             return shown[name]
         if "view" in shown and not name.startswith("_"):  # while the names are imported, some are not there yet
             known = {space: shown[space] for space in _SPACES if space in shown}
-            place = _importlib.import_module("lgjax.moved").place(name, known)
-            raise AttributeError(f"module 'lgjax' has no attribute {name!r}{place}")
+            moved = _importlib.import_module("lgjax.moved")
+            raise moved.missing_member("lgjax", name, moved.place(name, known))
     raise AttributeError(f"module 'lgjax' has no attribute {name!r}")
 
 

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from lgjax.numerics.renamed import missing_member
+
+__all__ = ["missing_member", "place"]
+
 RENAMED = {
     "AdaptiveStatus": "lgjax.integrators.Status",
     "ConstrainedSolution": "lgjax.maximal.Solution",

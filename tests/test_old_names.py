@@ -28,6 +28,9 @@ def test_a_name_that_has_moved(name, space):
     assert pkgutil.resolve_name(f"{space}.{name}") is not None
     with pytest.raises(AttributeError, match=re.escape(f"{space}.{name}")):
         getattr(lgjax, name)
+    assert not hasattr(lgjax, name)
+    with pytest.raises(ImportError, match=f"^cannot import name '{name}' from 'lgjax'; .*{re.escape(space)}.{name}$"):
+        exec(f"from lgjax import {name}", {})
 
 
 MODEL = lgjax.models.chain(1)
@@ -75,6 +78,14 @@ def test_a_member_that_was_renamed(old, new):
     space, name = old.split(".")
     with pytest.raises(AttributeError, match=f"^module 'lgjax.{space}' has no attribute '{name}'; it is now {new}$"):
         getattr(getattr(lgjax, space), name)
+    with pytest.raises(ImportError, match=f"^cannot import name '{name}' from 'lgjax.{space}'; it is now {new}$"):
+        exec(f"from lgjax.{space} import {name}", {})
+
+
+def test_the_import_of_a_name_that_never_was_fails_as_ever():
+    for module in ("lgjax", "lgjax.maximal", "lgjax.control"):
+        with pytest.raises(ImportError, match=f"^cannot import name 'nonsense' from '{module}' \\("):
+            exec(f"from {module} import nonsense", {})
 
 
 @pytest.mark.parametrize(("thing", "old", "new"), ATTRIBUTES, ids=lambda x: x if isinstance(x, str) else "")

@@ -5,8 +5,10 @@ names appear nowhere else: not in `dir`, in signatures or for type checkers. `lg
 itself.
 """
 
+import sys
 from collections.abc import Callable
 from functools import wraps
+from opcode import opmap
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -27,9 +29,27 @@ def members(module: str, **new: str) -> Callable[[str], Any]:
     """A function `__getattr__` of a module whose error says what a member is now."""
 
     def missing(name: str) -> Any:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{_place(name, new)}", name=name)
+        raise missing_member(module, name, _place(name, new))
 
     return missing
+
+
+def missing_member(module: str, name: str, place: str) -> AttributeError | ImportError:
+    """The error for a name that a module does not have; place: the end of its message.
+
+    `from module import name` drops an AttributeError and raises its own without `place`: there it is an ImportError.
+    """
+    if place and _is_imported():
+        return ImportError(f"cannot import name {name!r} from {module!r}{place}", name=module)
+    return AttributeError(f"module {module!r} has no attribute {name!r}{place}", name=name)
+
+
+def _is_imported() -> bool:
+    """Whether the statement outside of `__getattr__` is `from module import name`."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in ("lgjax", __name__):
+        frame = frame.f_back
+    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
 
 
 def arguments(**new: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
