@@ -76,7 +76,7 @@ sphinx_gallery_conf = {
 }
 
 
-ENTRY = re.compile(r'("?[a-zρ][\w", /()=+*-]*?)\s{2,}(\S.*)')  # "name  text", with text that hangs below itself
+ENTRY = re.compile(r'("?[A-Za-zρ][\w", /()=+*-]*?)\s{2,}(\S.*)')  # "name  text", with text that hangs below itself
 
 
 SECTIONS = {"Args:": ":Parameters:", "Returns:": ":Returns:", "Raises:": ":Raises:"}

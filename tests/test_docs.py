@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 import lgjax
+from lgjax.numerics.status import Flags
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -190,6 +191,19 @@ def test_docstrings_begin_with_a_noun_or_a_verb(function):
     docstring = inspect.getdoc(getattr(lgjax, function))
     assert docstring
     assert docstring.split()[0] not in {"What", "How", "Where", "Which", "Whether", "Why", "It"}
+
+
+STATUSES = [found for found in Flags.__subclasses__() if found.__module__.startswith("lgjax.")]
+
+
+@pytest.mark.parametrize("status", STATUSES, ids=lambda status: status.__qualname__)
+def test_a_status_says_what_each_of_its_flags_means(status):
+    docstring = inspect.getdoc(status)
+    assert [x for x in status if not re.search(rf"^{x.name} +{int(x)}: \w", docstring, re.M)] == []
+
+
+def test_there_is_more_than_one_status():
+    assert len(STATUSES) >= 10
 
 
 EXAMPLES = [name for name in lgjax.__all__ if ">>> " in (inspect.getdoc(getattr(lgjax, name)) or "")]

@@ -157,7 +157,7 @@ WRONG = {
     "checkpoint must be a Checkpoint, got 'run'": lambda: lgjax.rollout(
         arm(), *state(), None, 0.1, 1, checkpoint="run"
     ),
-    "cannot draw a str": lambda: lgjax.view.scene_of("ball", visuals=False),
+    "cannot draw an object of type str": lambda: lgjax.view.scene_of("ball", visuals=False),
     # wrong lengths that gave a result
     "v has shape (1,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(1)),
     "v has shape (3,), expected (..., 2)": lambda: to_mujoco(state()[0], jnp.zeros(3)),

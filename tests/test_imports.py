@@ -30,7 +30,7 @@ ROOMS["simulate"] = {*ROOMS["collisions"], "collisions", "maximal", "contact", "
 ROOMS["plugs"] = {*ROOMS["simulate"], "simulate"}
 ROOMS["systems"] = set(ROOMS["simulate"])
 ROOMS["plot"] = {*ROOMS["systems"], "simulate", "systems"}
-ROOMS["view"] = {*ROOMS["plot"], "plot"}
+ROOMS["view"] = {*ROOMS["plot"], "plot", "plugs"}
 ROOMS["cli"] = {*ROOMS["plot"], "plot", "view", ""}
 # What every room may import besides the standard library, and what one room alone may.
 OUTSIDE = {"jax", "numpy"}

@@ -16,6 +16,7 @@ from tests.test_surface import NAMESPACES, names
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 GALLERY = ROOT / "docs" / "images" / "gallery"
+THUMBNAILS = GALLERY.with_name("thumbnails")
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 GROUPS = ("so3", "s3", "se3", "r3_so3", "ts2")
 PARTS = ("control.costs",)  # of namespaces, on the page of the whole
@@ -78,6 +79,12 @@ def test_every_example_is_in_the_gallery_with_a_small_picture():
     assert {path.stem for path in GALLERY.glob("*.png")} == set(sections)
 
 
+def test_a_thumbnail_is_one_panel_unless_the_example_moves():
+    moving = {path.stem for path in GALLERY.glob("*.gif")}
+    assert {path.stem for path in THUMBNAILS.iterdir()} == {path.stem for path in EXAMPLES} - moving
+    assert len(moving) > 15
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_gallery_has_the_code_of_an_example(path, tmp_path):
     module = source_of_the_gallery()
@@ -102,6 +109,8 @@ def test_a_moving_picture_is_the_thumbnail_of_its_example(tmp_path):
     assert [path.name for path in folder.glob("17_cart_pole.*g*")] == ["17_cart_pole.gif"]  # no PNG to be taken instead
     assert ".. image:: /images/gallery/17_cart_pole.gif\n" in moving
     assert "gif" not in still
+    assert "# sphinx_gallery_thumbnail_path = 'images/thumbnails/02_heavy_top.png'\n" in still
+    assert ".. image:: /images/gallery/02_heavy_top.png\n" in still
     assert {path.stem for path in GALLERY.glob("*.gif")} <= {path.stem for path in EXAMPLES}
     assert all(path.stat().st_size < MOVING for path in GALLERY.glob("*.gif"))
 

@@ -20,17 +20,27 @@ class BounceStatus(Flags):
     """Flags that say what happened to a body; 0 means success, flags add up.
 
     The first three stop it: its state stays the last good one.
+
+    NOT_FINITE      1: the motion or the distance is not a finite number
+    STARTED_INSIDE  2: the first state penetrates a plane
+    NOT_SOLVED      4: a step turns the body too far, even in parts: dt is too large
+    ZENO            8: more impacts than a step may have or than can be counted: the body waited or came to rest, see
+                    `bounce`
+    GRAZING         16: an impact was almost tangential: derivatives through it mean nothing
+    FLAT            32: an impact was on an edge or a face: the contact point was one of many
+    NOT_RECORDED    64: more impacts and further parts of steps than `record`; derivatives are wrong from there on
+    TOO_LONG        128: dt is too long for so fast a motion: an impact may have been missed
     """
 
     OK = 0
-    NOT_FINITE = NOT_FINITE  # the motion or the distance is not a finite number
-    STARTED_INSIDE = 2  # the first state penetrates a plane
-    NOT_SOLVED = 4  # a step turns the body too far, even in parts: dt is too large
-    ZENO = 8  # more impacts than a step may have or than can be counted: the body waited or came to rest, see `bounce`
-    GRAZING = 16  # an impact was almost tangential: derivatives through it mean nothing
-    FLAT = 32  # an impact was on an edge or a face: the contact point was one of many
-    NOT_RECORDED = 64  # more impacts and further parts of steps than `record`; derivatives are wrong from there on
-    TOO_LONG = 128  # dt is too long for so fast a motion: an impact may have been missed
+    NOT_FINITE = NOT_FINITE
+    STARTED_INSIDE = 2
+    NOT_SOLVED = 4
+    ZENO = 8
+    GRAZING = 16
+    FLAT = 32
+    NOT_RECORDED = 64
+    TOO_LONG = 128
 
 
 STOPPED = BounceStatus.STARTED_INSIDE | BounceStatus.NOT_SOLVED | BounceStatus.NOT_FINITE

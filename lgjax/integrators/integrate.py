@@ -26,14 +26,21 @@ Point = Any
 
 
 class Status(Flags):
-    """Flags that say why a run failed; 0 means success, flags add up."""
+    """Flags that say why a run failed; 0 means success, flags add up.
+
+    NOT_FINITE       1: the field, the state or a time is infinite or NaN from here on
+    MAX_STEPS        2: max_steps steps were attempted before the end was reached
+    STEP_TOO_SMALL   4: the tolerance requires a step too small to change the time
+    SAVE_AT_OUTSIDE  8: a time of save_at does not lie between t0 and t1; the state there is NaN
+    BAD_TOLERANCE    16: rtol or atol is not positive and finite, so no step was taken
+    """
 
     OK = 0
-    NOT_FINITE = NOT_FINITE  # the field, the state or a time is infinite or NaN from here on
-    MAX_STEPS = 2  # max_steps steps were attempted before the end was reached
-    STEP_TOO_SMALL = 4  # the tolerance requires a step too small to change the time
-    SAVE_AT_OUTSIDE = 8  # a time of save_at does not lie between t0 and t1; the state there is NaN
-    BAD_TOLERANCE = 16  # rtol or atol is not positive and finite, so no step was taken
+    NOT_FINITE = NOT_FINITE
+    MAX_STEPS = 2
+    STEP_TOO_SMALL = 4
+    SAVE_AT_OUTSIDE = 8
+    BAD_TOLERANCE = 16
 
 
 class Solution(NamedTuple):

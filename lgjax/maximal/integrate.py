@@ -39,14 +39,22 @@ Array = jax.Array
 
 
 class Status(Flags):
-    """Flags of `integrate`; 0 means success.  Of those in FAILED only the first met is set."""
+    """Flags of `integrate`; 0 means success. Of those in FAILED only the first met is set.
+
+    NOT_FINITE            1: the start, a force or a constraint is not a finite number
+    INCONSISTENT          2: the start breaks a constraint or its rate
+    SINGULAR              4: the accelerations of the start are not unique: redundant constraints, or no mass where
+                          nothing holds
+    NOT_CONVERGED         8: a Newton iteration ended above its tolerance: h is too large, or there is no motion to find
+    MULTIPLIERS_UNDAMPED  16: spectral_radius=1 with constraints: q and v are good, the multipliers do not converge
+    """
 
     OK = 0
-    NOT_FINITE = NOT_FINITE  # the start, a force or a constraint is not a finite number
-    INCONSISTENT = 2  # the start breaks a constraint or its rate
-    SINGULAR = 4  # the accelerations of the start are not unique: redundant constraints, or no mass where nothing holds
-    NOT_CONVERGED = 8  # a Newton iteration ended above its tolerance: h is too large, or there is no motion to find
-    MULTIPLIERS_UNDAMPED = 16  # spectral_radius=1 with constraints: q and v are good, the multipliers do not converge
+    NOT_FINITE = NOT_FINITE
+    INCONSISTENT = 2
+    SINGULAR = 4
+    NOT_CONVERGED = 8
+    MULTIPLIERS_UNDAMPED = 16
 
 
 FAILED = Status.INCONSISTENT | Status.SINGULAR | Status.NOT_CONVERGED | Status.NOT_FINITE

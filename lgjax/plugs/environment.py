@@ -24,6 +24,7 @@ from lgjax.multibody.arguments import checked_array, checked_configuration, chec
 from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.numerics import checks
+from lgjax.numerics.signatures import called_with
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.numerics.tangents import moves_if_kept
 from lgjax.plugs.space import Space
@@ -38,12 +39,18 @@ Array = jax.Array
 
 
 class EnvironmentStatus(Flags):
-    """Why an episode ended; 0 means that it goes on. Flags add up."""
+    """Why an episode ended; 0 means that it goes on. Flags add up.
 
-    OK = 0  # it goes on
-    NOT_FINITE = NOT_FINITE  # the next state, its observation or its reward was infinite or NaN
-    FAILED = 2  # the environment's function `failed` returned True
-    HORIZON = 4  # the episode has taken all its steps
+    OK          0: it goes on
+    NOT_FINITE  1: the next state, its observation or its reward was infinite or NaN
+    FAILED      2: the environment's function `failed` returned True
+    HORIZON     4: the episode has taken all its steps
+    """
+
+    OK = 0
+    NOT_FINITE = NOT_FINITE
+    FAILED = 2
+    HORIZON = 4
 
 
 class EnvironmentState(NamedTuple):
@@ -118,6 +125,14 @@ class Environment:
         for name in ("start", "observe", "reward"):
             checks.function(name, getattr(self, name))
         checks.functions(failed=self.failed, remember=self.remember)
+        memory = () if self.remember is None else ("memory",)
+        called_with("start", self.start, "key", "model")
+        called_with("observe", self.observe, "model", "q", "v", *memory)
+        called_with("reward", self.reward, "model", "q", "v", "action", *memory)
+        if self.failed is not None:
+            called_with("failed", self.failed, "model", "q", "v", *memory)
+        if self.remember is not None:
+            called_with("remember", self.remember, "model", "q", "v", "action", "memory")
         checks.integer("steps", self.steps)
         checks.number("dt", self.dt, 0.0, inside=True)
         box(self.bounds, self.num_actions, self.mechanism.dtype)
@@ -178,7 +193,7 @@ class Environment:
         Args:
             key: for the start of the next episode, if this one ends.
             state: `EnvironmentState` that `reset` or `step` returned.
-            action: (actions,).
+            action: (actions,), or one number for all.
             params: as in `reset`.
         """
         return self._call("_step", key, state, action, params)

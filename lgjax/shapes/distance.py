@@ -33,11 +33,15 @@ TOLERANCE = 1e-9  # of the status, relative to the size of the bodies; 64 units 
 
 
 class DistanceStatus(Flags):
-    """Flags of `distance`; 0: nothing to report."""
+    """Flags of `distance`; 0: nothing to report.
+
+    NOT_FINITE  1: a number of a shape or of a pose is infinite or NaN, or a support point was not found
+    NOT_SOLVED  2: the error bound is above the tolerance: the distance may be less exact
+    """
 
     OK = 0
-    NOT_FINITE = NOT_FINITE  # a number of a shape or of a pose is infinite or NaN, or a support point was not found
-    NOT_SOLVED = 2  # the error bound is above the tolerance: the distance may be less exact
+    NOT_FINITE = NOT_FINITE
+    NOT_SOLVED = 2
 
 
 class Distance(NamedTuple):

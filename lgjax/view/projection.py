@@ -162,10 +162,9 @@ class Paper:
         corner, paint = np.concatenate(found), np.concatenate(paint).clip(0, 1)
         order = np.argsort(corner[..., 2].mean(1), kind="stable")
         thin = np.where(paint[order, 3] == 1, 0.4, 0.0)  # edges close the seams between triangles
+        seen: Any = corner[order, :, :2]  # an array: of a list every triangle would become a path by itself
         self.axes.add_collection(
-            PolyCollection(
-                list(corner[order, :, :2]), facecolors=paint[order], edgecolors=paint[order], linewidths=thin
-            )
+            PolyCollection(seen, facecolors=paint[order], edgecolors=paint[order], linewidths=thin)
         )
 
 

@@ -19,6 +19,7 @@ from lgjax.groups.ts2 import TangentPoint
 from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Configuration, Model
 from lgjax.numerics import checks
+from lgjax.plugs.environment import Environment
 from lgjax.robots.robot import Robot
 from lgjax.shapes import Shape
 from lgjax.systems.closed_loops import LoopProblem
@@ -54,6 +55,8 @@ def scene_of(
         loops, thing, motion = thing.loops, thing.model, thing.q0 if motion is None else motion
     if isinstance(thing, MaximalProblem):
         thing, motion = thing.system, thing.q0 if motion is None else motion
+    if isinstance(thing, Environment):
+        contacts, thing = thing.contacts if contacts is None else contacts, thing.model
     if isinstance(thing, Robot):
         loops = thing.loops or None if loops is None else loops
         if contacts is None and getattr(motion, "contacts", None) is not None and thing.contacts.grounds:
@@ -75,8 +78,8 @@ def scene_of(
             raise TypeError(f"a spherical pendulum moves by the result of integrate, not by a {type(motion).__name__}")
         return pendulum_scene(thing, getattr(motion, "ts", None), states, limits)
     raise TypeError(
-        f"cannot draw a {type(thing).__name__}: pass a Model, a Robot, a LoopProblem, a Shape with the result of "
-        "bounce, a maximal.System, or the spherical pendulum with the result of integrate"
+        f"cannot draw an object of type {type(thing).__name__}: pass a Model, a Robot, an Environment, a LoopProblem, "
+        "a Shape with the result of bounce, a maximal.System, or the spherical pendulum with the result of integrate"
     )
 
 

@@ -195,6 +195,10 @@ def test_a_learner_can_ask_for_sizes_and_bad_settings_are_refused():
         environment(reward="height")
     with pytest.raises(TypeError, match=r"start must be a pair \(q, v\)"):
         environment(start=lambda key, model: jnp.zeros(2)).reset(jax.random.key(0))
+    with pytest.raises(TypeError, match=r"reward must take \(model, q, v, action\): too many positional arguments"):
+        environment(reward=lambda model, q, v: 0.0)
+    with pytest.raises(TypeError, match=r"failed must take \(model, q, v\): missing a required argument: 'action'"):
+        environment(failed=lambda model, q, v, action: False)
     with pytest.raises(ValueError, match="observe must return one vector"):
         environment(observe=lambda model, q, v: q.joints[0]).reset(jax.random.key(0))
     with pytest.raises(ValueError, match="number of controls"):
@@ -251,10 +255,12 @@ def test_a_memory_is_that_of_the_episode():
 def test_a_memory_that_does_not_fit_is_refused():
     reset = lambda env: env.reset(jax.random.key(0))
     with pytest.raises(TypeError, match=r"start must be \(q, v, memory\), got"):
-        reset(environment(remember=lambda *given: given[-1]))
+        reset(environment(remember=lambda *given: given[-1], observe=lambda *x: x[2], reward=lambda *x: x[2][0]))
     changed = with_memory()
     grown = lambda model, q, v, u, memory: (jnp.zeros(3), memory[1])
     env = environment(**{n: getattr(changed, n) for n in ("start", "observe", "reward")}, remember=grown)
+    with pytest.raises(TypeError, match=r"observe must take \(model, q, v, memory\): too many positional arguments"):
+        environment(remember=lambda *all: all[-1])
     with pytest.raises(TypeError, match="remember must return a memory like that of start"):
         env.step(jax.random.key(0), reset(env)[1], jnp.zeros(1))
 

@@ -200,6 +200,19 @@ def test_contact_forces_are_arrows_from_the_points_that_touch(chain):
         scene_of(model, Moving(one), contacts=planes)
 
 
+def test_an_environment_is_drawn_with_what_its_robot_touches():
+    walk = lgjax.plugs.walking_quadruped()
+    _, state = walk.reset(jax.random.key(0))
+    drawn = scene_of(walk, state.q)
+    expected = scene_of(walk.mechanism, state.q, contacts=walk.contacts)
+    assert [part.body for part in drawn.parts] == [part.body for part in expected.parts]
+    np.testing.assert_array_equal(drawn.position, expected.position)
+    for part, other in zip(drawn.parts, expected.parts, strict=True):
+        np.testing.assert_array_equal(part.mesh.vertices, other.mesh.vertices)
+    low = lambda scene: min(float(part.mesh.vertices[:, 2].min()) for part in scene.parts)
+    assert low(drawn) > low(scene_of(walk.mechanism, state.q))  # solids of the inertias reach below the feet
+
+
 def test_a_height_field_is_a_surface_through_its_heights():
     heights = np.random.default_rng(0).normal(size=(4, 6))
     mesh = surface(lgjax.contact.HeightField(heights, 0.5))
@@ -330,7 +343,7 @@ def test_springs_and_distances_of_a_system_are_lines_between_their_points():
     ("make", "error", "message"),
     [
         (lambda m, q: scene_of(m, TS), TypeError, "a Model moves by a Trajectory"),
-        (lambda m, q: scene_of(TS), TypeError, "cannot draw a ndarray"),
+        (lambda m, q: scene_of(TS), TypeError, "cannot draw an object of type ndarray"),
         (lambda m, q: scene_of(lgjax.models.quadruped(), Moving(q)), ValueError, "it is of another model"),
         (lambda m, q: scene_of(m, Moving(q, TS[:3])), ValueError, "the states have 5 times"),
         (

@@ -32,14 +32,15 @@ SOFT = 1e-6  # weight of the distance to what was found, where targets are out o
 class IKStatus(Flags):
     """Flags of `inverse_kinematics`; 0 means success. Arrays of them are int32.
 
-    NOT_FINITE: the errors became infinite or NaN. NOT_REACHED: no guess led to the targets; q is the best configuration
-    that was found. NOT_NEAREST: q reaches the targets, but more iterations would bring it nearer to `rest`.
+    NOT_FINITE   1: the errors became infinite or NaN
+    NOT_REACHED  2: no guess led to the targets; what is returned comes closest
+    NOT_NEAREST  4: the targets are reached, but more iterations would come nearer to the rest pose
     """
 
     OK = 0
-    NOT_FINITE = NOT_FINITE  # the errors became infinite or NaN
-    NOT_REACHED = 2  # no guess led to the targets; what is returned comes closest
-    NOT_NEAREST = 4  # the targets are reached, but more iterations would come nearer to the rest pose
+    NOT_FINITE = NOT_FINITE
+    NOT_REACHED = 2
+    NOT_NEAREST = 4
 
 
 class InverseKinematics(NamedTuple):

@@ -1,7 +1,6 @@
 """Checks of a problem of optimal control, before anything is computed. Read first: `problem.py`."""
 
 from dataclasses import replace
-from inspect import signature
 from typing import Any
 
 import jax
@@ -11,12 +10,14 @@ import numpy as np
 from lgjax.integrators.field import state_dtype, strong
 from lgjax.multibody.configuration import Configuration
 from lgjax.numerics import checks
+from lgjax.numerics.signatures import called_with
 from lgjax.simulate.control.cost import Cost, Sum
 from lgjax.simulate.control.costs import LeastSquares
 from lgjax.simulate.control.problem import ControlSystem, Problem, State, following
 from lgjax.simulate.control.stagewise import Stagewise
 
 Array = jax.Array
+ONE_MORE = "; only PredictiveController(reference=) adds one more"
 
 
 def _number(name: str, result: Any, dtype: Any) -> None:
@@ -46,26 +47,13 @@ def box(bounds: Any, controls: int, dtype: Any) -> tuple[Any, Any]:
     return low, high
 
 
-def _check_call(name: str, function: Any, *arguments: str) -> None:
-    """Raise TypeError, naming what it is called with, for a function that takes other arguments."""
-    try:
-        called = signature(function)
-    except (TypeError, ValueError):  # of a function that says nothing of its arguments
-        return
-    try:
-        called.bind(*arguments)
-    except TypeError as error:
-        without = "" if arguments[-1] == "reference" else "; only PredictiveController(reference=) adds one more"
-        raise TypeError(f"{name} must take ({', '.join(arguments)}): {error}{without}") from None
-
-
 def _check_costs(running: Any, terminal: Any, reference: Any) -> None:
     """Costs that are functions receive the value of a reference as their last argument."""
     more = () if reference is None else ("reference",)
     for name, cost, arguments in (("running", running, ("t", "state", "control")), ("terminal", terminal, ("state",))):
         function = cost.residual if type(cost) is LeastSquares else cost
         if function is not None and not isinstance(function, Cost):
-            _check_call(f"the {name} cost", function, *arguments, *more)
+            called_with(f"the {name} cost", function, *arguments, *more, hint="" if more else ONE_MORE)
     if reference is not None and not any(map(_follows, (running, terminal))):
         raise TypeError(
             "no cost takes the reference: write one as control.costs.LeastSquares(lambda t, state, control, reference: "
@@ -88,7 +76,7 @@ def _check_constraint(name: str, constraint: Any, one: Any, states: State, whole
     if isinstance(constraint, Stagewise):
         for part, arguments in (("running", ("t", "state", "control")), ("terminal", ("state",))):
             if getattr(constraint, part) is not None:
-                _check_call(f"{name}.{part}", getattr(constraint, part), *arguments)
+                called_with(f"{name}.{part}", getattr(constraint, part), *arguments, hint=ONE_MORE)
         for part, got in (
             ("running", constraint.running and jax.eval_shape(constraint.running, *one)),
             ("terminal", constraint.terminal and jax.eval_shape(constraint.terminal, one[1])),

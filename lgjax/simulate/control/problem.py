@@ -43,15 +43,24 @@ State = Any
 
 
 class OptimizeStatus(Flags):
-    """Outcome of the search from one guess; 0 means success, and of the others exactly one is set."""
+    """Outcome of the search from one guess; 0 means success, and of the others exactly one is set.
 
-    CONVERGED = 0  # the gradient is below the tolerance, or all but round-off, and the constraints hold
-    NOT_FINITE = NOT_FINITE  # cost or gradient left the finite numbers; the result is the last that did not
-    RUNNING = 2  # interrupted before its end
-    MAX_ITERATIONS = 4  # neither converged nor stalled after all iterations
-    STALLED = 8  # neither cost nor gradient improves, though the gradient is not below the tolerance
-    INFEASIBLE = 16  # of ILQR and FDDP: however dear the violation of the constraints is made, it no longer shrinks
-    UNCHANGED = UNCHANGED  # of predictive control: no iteration found a better plan, and the plan is not near a minimum
+    CONVERGED       0: the gradient is below the tolerance, or all but round-off, and the constraints hold
+    NOT_FINITE      1: cost or gradient left the finite numbers; the result is the last that did not
+    RUNNING         2: interrupted before its end
+    MAX_ITERATIONS  4: neither converged nor stalled after all iterations
+    STALLED         8: neither cost nor gradient improves, though the gradient is not below the tolerance
+    INFEASIBLE      16: of ILQR and FDDP: however dear the violation of the constraints is made, it no longer shrinks
+    UNCHANGED       2048: of predictive control: no iteration found a better plan, and the plan is not near a minimum
+    """
+
+    CONVERGED = 0
+    NOT_FINITE = NOT_FINITE
+    RUNNING = 2
+    MAX_ITERATIONS = 4
+    STALLED = 8
+    INFEASIBLE = 16
+    UNCHANGED = UNCHANGED
 
 
 @dataclass(frozen=True)

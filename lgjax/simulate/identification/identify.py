@@ -30,12 +30,17 @@ Array = jax.Array
 
 
 class IdentifyStatus(Flags):
-    """Outcome of `identify`; 0 means success, flags add up."""
+    """Outcome of `identify`; 0 means success, flags add up.
+
+    NOT_FINITE      1: the records, or what the guess predicts of them, are infinite or NaN
+    MAX_ITERATIONS  2: the iterations ended before the estimate settled; it is the best so far
+    UNSEEN          4: the records cannot see some combinations of the unknowns, see `Identified.seen`
+    """
 
     CONVERGED = 0
-    NOT_FINITE = NOT_FINITE  # the records, or what the guess predicts of them, are infinite or NaN
-    MAX_ITERATIONS = 2  # the iterations ended before the estimate settled; it is the best so far
-    UNSEEN = 4  # the records cannot see some combinations of the unknowns, see `Identified.seen`
+    NOT_FINITE = NOT_FINITE
+    MAX_ITERATIONS = 2
+    UNSEEN = 4
 
 
 class Identified(NamedTuple):
