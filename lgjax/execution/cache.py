@@ -86,7 +86,7 @@ def _version(package: str) -> str:
 
 
 def _processor() -> str:
-    """What the system says about the processor: its model and its instructions."""
+    """Model and instructions of the processor, as the system names them."""
     try:
         if sys.platform == "darwin":
             return subprocess.run(["sysctl", "machdep.cpu", "hw.optional"], capture_output=True, text=True).stdout

@@ -218,7 +218,7 @@ def _auxiliary(treedef: Any) -> list:
 
 
 def _methods(treedef: Any) -> list:
-    """What users' classes of nodes that act hold, such as a controller that is a named tuple of its gains."""
+    """Members of users' pytree classes that act, such as a controller that is a named tuple of its gains."""
     data = treedef.node_data()
     kind = tuple if data is None else data[0]
     acts = any(name in vars(base) for base in kind.__mro__ for name in ("__call__", "step"))

@@ -67,7 +67,7 @@ def _digest(jaxpr: Jaxpr) -> str:
 
 
 def _token(x: Any) -> Any:
-    """What tells a parameter from others, as something whose `repr` is the same in every process."""
+    """Token that tells a parameter from others: something whose `repr` is the same in every process."""
     if isinstance(x, PLAIN):
         return x
     if isinstance(x, tuple | list):

@@ -214,7 +214,7 @@ def _by_kernel(
 
 
 def _directions(jaxpr, mapped, size: int | None) -> dict[int, int]:
-    """Of the results of a derivative, which argument each is written over: of the same kind, not yet taken.
+    """The argument over which each result of a derivative is written: of the same kind, not yet taken.
 
     Among the last arguments, which are the directions, or cotangents.
     """

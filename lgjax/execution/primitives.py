@@ -1,4 +1,4 @@
-"""What programs of scalars, kernels and series make of each JAX primitive: one table.
+"""How programs of scalars, kernels and series translate each JAX primitive: one table.
 
 A function with a primitive that has no row gets no kernel, unless all that the primitive takes is known: JAX computes
 that. The rules are in the files that the ways name. Next: `scalars/interpreter.py`.
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Way(Enum):
-    """What a primitive becomes in a program of scalars, and which file of `scalars` has the rule."""
+    """Form of a primitive in a program of scalars, and which file of `scalars` has the rule."""
 
     FOLDED = "an operation on each entry, simplified: graph.py"
     ENTRY = "an operation on each entry, as it is: interpreter.py"

@@ -148,7 +148,7 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
 
 
 class _Bounds(NamedTuple):
-    """Of further rows: how far they are above their lower and below their upper bound (r,), 1 where there is none, and
+    """Bounds of further rows: how far they are above the lower and below the upper one (r,), 1 where there is none, and
     whether there is one."""
 
     below: Array
@@ -157,11 +157,11 @@ class _Bounds(NamedTuple):
     has_upper: Array
 
     def curvature(self, z: _Point) -> Array:
-        """What the bounds add to the diagonal of G (r,)."""
+        """Terms that the bounds add to the diagonal of G (r,)."""
         return z.lower / self.below + z.upper / self.above
 
     def force(self, lower: Array, upper: Array) -> Array:
-        """What they push with (r,), for aims of their products."""
+        """Forces of the bounds (r,), for aims of their products."""
         none = jnp.zeros_like(self.below)
         return jnp.where(self.has_lower, lower / self.below, none) - jnp.where(self.has_upper, upper / self.above, none)
 

@@ -111,7 +111,7 @@ def _layout(axes: int, front: bool) -> tuple[int, ...]:
 
 
 def _launch(kernel: Kernel, arguments: int, results: int) -> dict[str, Any]:
-    """What XLA asks for, the pointers of the results behind those of the arguments."""
+    """The call that XLA expects, the pointers of the results behind those of the arguments."""
     return {
         "name": kernel.name,
         "kernel_type": "ptx",

@@ -137,7 +137,7 @@ class _Body(Translation):
         ]
 
     def end(self) -> list[str]:
-        """What follows the functions: tables, declarations and metadata."""
+        """Text after the functions: tables, declarations and metadata."""
         width = self.out.width * 8 * self.out.bytes
         return [
             *(self._table(n, numbers) for n, numbers in enumerate(self.numbers)),

@@ -58,7 +58,7 @@ def machine() -> Machine:
 
 
 def level() -> int:
-    """Of optimization, in LLVM's code generator: 1, unless the environment variable LGJAX_OPTIMIZATION_LEVEL is 0.
+    """Level of optimization of LLVM's code generator: 1, unless the environment variable LGJAX_OPTIMIZATION_LEVEL is 0.
 
     Code of higher levels is no faster. Level 0 compiles in a seventh to a half of the time, and its code takes up to
     twice as long. Results are the same.

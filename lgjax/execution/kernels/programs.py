@@ -24,7 +24,7 @@ BYTES = {"float32": 4, "float64": 8, "int32": 4, "bool": 1}  # of a number in th
 
 
 class Limits(NamedTuple):
-    """Of a kernel of a platform.
+    """Largest sizes of a kernel on a platform.
 
     entries: of its arguments and results, each a load or a store. heaviest: products of a product of matrices: XLA has
     better ways for more. size: `size_of` its program, an estimate that may be ten times too large.

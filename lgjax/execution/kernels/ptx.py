@@ -119,7 +119,7 @@ class _Body(Translation):
 
     @property
     def waiting_bytes(self) -> int:
-        """Of local memory: what waits there, what loops save, and arrays."""
+        """Bytes of local memory: numbers that wait there, those that loops save, and arrays."""
         return self.memory.own_bytes + sum(x.loop.count * x.bytes for x in self.ran) + self.array_bytes
 
     @property
@@ -227,7 +227,7 @@ class _Body(Translation):
         return number
 
     def _follow(self, carried: list[Any], following: list[Any], dtypes: Sequence[np.dtype]) -> None:
-        """What the next turn begins with, in the registers of this one."""
+        """Move the numbers with which the next turn begins into the registers of this one."""
         # A value that is carried on in another place is copied first.
         moved = [
             self._copy(x, dtype) if x in carried and x != old else x

@@ -64,7 +64,7 @@ class Rows:
             yield f"  sub.s32 %left_{p}, %left_{p}, %thread;"
 
     def _turns(self, size: int) -> Iterator[tuple[list[str], str, str, str]]:
-        """Of each number that a thread copies: lines before it, its condition, and where it is, here and there."""
+        """For each number that a thread copies: lines before it, its condition, and where it is, here and there."""
         for j in range(self.count):
             test = [f"  setp.gt.s32 %copies, %left_{self.pointer}, {THREADS * j};"] if size % THREADS else []
             gap = j * THREADS // self.count if self.pitch > self.width * self.count else 0

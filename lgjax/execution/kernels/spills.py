@@ -236,7 +236,7 @@ def _place(stays: Sequence[Stay], memory: Memory, inside: int, outside: int) -> 
 
 
 def _leave(there: list[Stay], now: float, free: list[int]) -> None:
-    """Those that are over give their places back."""
+    """Free the places of the stays that are over."""
     for old in [x for x in there if x.end < now]:
         there.remove(old)
         heapq.heappush(free, old.place)
@@ -290,7 +290,7 @@ def most_waiting(lines: Sequence[Line]) -> int:
 
 
 def _blocks(lines: Sequence[Line], counts: Sequence[int]) -> list[tuple[list[Line], int]]:
-    """What lies between labels and jumps, and how often it runs."""
+    """Lines between labels and jumps, and how often they run."""
     turns = [1]
     blocks: list[tuple[list[Line], int]] = [([], 1)]
     for line in lines:

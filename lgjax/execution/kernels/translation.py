@@ -324,7 +324,7 @@ class Translation(ABC):
         return Memory(f"{self.LOCAL}arrays", length, self._own(dtype), first=self.arena.take(length))
 
     def _own(self, dtype: np.dtype) -> np.dtype:
-        """That of the numbers of this program."""
+        """The dtype that the program stores numbers of this dtype in."""
         return self._own_of(kind_of_dtype(dtype))
 
     def _own_of(self, kind: str) -> np.dtype:
@@ -347,7 +347,10 @@ class Translation(ABC):
     def _follow_arrays(
         self, loop: Region, arrays: list[Memory], results: list, values: dict, late: dict, waits: Container[int] = ()
     ) -> None:
-        """What a loop carries next, where it is carried. waits: of which arrays systems that are done keep theirs."""
+        """Write the arrays that a loop carries next to their places.
+
+        waits: the arrays of which systems that are done keep theirs.
+        """
         for k, (x, to) in enumerate(zip(results, arrays, strict=True)):
             if x.index not in late and values[x.index] is not to:
                 self._copied(to, values[x.index], k in waits)

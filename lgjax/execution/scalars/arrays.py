@@ -129,7 +129,7 @@ class Arrays(Updates):
 
     @staticmethod
     def _renamed(eqn: Any, x: Pull) -> Pull | None:
-        """What is computed, with axes of length one that come or go."""
+        """The same numbers, with axes of length one that come or go."""
         shape = eqn.outvars[0].aval.shape
         long = lambda shape: [k for k, n in enumerate(shape) if n != 1]
         before, after = long(x.shape), long(shape)
@@ -291,7 +291,7 @@ def _arranged(axes: Sequence[int], index: Sequence[Index]) -> list[Index]:
 
 
 def _first(name: str, dtype: np.dtype) -> Scalar:
-    """What reductions begin with."""
+    """Numbers with which reductions begin."""
     if name == "add":
         return np.zeros((), dtype).item()
     if name in ("and", "or"):

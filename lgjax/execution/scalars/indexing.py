@@ -170,7 +170,7 @@ def drops(eqn: Any) -> bool:
 
 
 def _fill(eqn: Any) -> Scalar:
-    """What a gather gives for entries that are outside."""
+    """Number that a gather gives for entries that are outside."""
     dtype, value = eqn.outvars[0].aval.dtype, eqn.params["fill_value"]
     if value is not None:
         return np.asarray(value, dtype).item()

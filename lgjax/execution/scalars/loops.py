@@ -97,7 +97,7 @@ class Loops(Interpreter):
         return outs
 
     def _for_loop(self, x: Any, atom: Any, least: int, carried: bool = False) -> Any:
-        """What a loop is given: arrays of `least` entries in memory, but for known ones that it does not carry."""
+        """Arguments of a loop: arrays of `least` entries in memory, but for known ones that it does not carry."""
         if x.size < least or (carried and not self.large):
             return self.arrays.scalars(x)
         if not isinstance(x, Pull) and (not self.large or (not carried and _is_known(x))):
@@ -340,12 +340,12 @@ def _flat(arrays: Iterable[np.ndarray]) -> list[Scalar]:
 
 
 def _dtypes(variables: Sequence) -> list[np.dtype]:
-    """Of the numbers of these."""
+    """Dtypes of the numbers of these."""
     return [np.dtype(x.aval.dtype) for x in variables for _ in range(int(np.prod(x.aval.shape)))]
 
 
 class _Reads:
-    """What a loop reads of scalars outside, turn by turn. of, loops: as `Loop.reads`, and the loops that it reads."""
+    """Scalars outside that a loop reads, turn by turn. of, loops: as `Loop.reads`, and the loops that it reads."""
 
     def __init__(self, run: Loops, inner: Inner, turn: Ref, length: int, reverse: bool):
         self.run, self.inner, self.turn, self.reverse = run, inner, turn, reverse

@@ -53,7 +53,7 @@ def _parts(ops: Operations, users: list[list[int]], inside: Sequence[bool]) -> l
 
 
 def _users(ops: Operations, wanted: Sequence[int]) -> list[list[int]]:
-    """What uses each node, of what the results need; -1 for a result itself."""
+    """Users of each node, among those that the results need; -1 for a result itself."""
     users: list[list[int]] = [[] for _ in ops]
     for index in wanted:
         users[index].append(-1)

@@ -93,7 +93,7 @@ class Unrolling(Loops):
         return _each(run, inputs, params["mapped"], params["size"])
 
     def _solved(self, eqn, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        """What the given solver finds."""
+        """Solution that the given solver finds."""
         lengths, solve = eqn.params["const_lengths"], eqn.params["jaxprs"].solve
         first = lengths.matvec + lengths.vecmat
         constants, right = inputs[first : first + lengths.solve], inputs[sum(lengths) :]
