@@ -49,9 +49,9 @@ def mechanism_step(
         return lambda state, tau, wrenches: steps(state, tau, wrenches)[0]
     check_method("ControlSystem.of_model", method)
     scanned = method.with_scanned_stages()
-    by_partials = dynamics_by_partials(model)
 
     def step(state: Any, tau: Array, wrenches: Array | None) -> Any:
+        by_partials = dynamics_by_partials(model)  # made here: held by `step`, its model could not become an argument
         applied = None if wrenches is None else lambda t, q, v: wrenches
         field = mechanism_field(model, lambda t, q, v: tau, applied, dynamics=by_partials)
         cast(Any, field).fits = True  # tau and wrenches are checked in `forces_of_controls`

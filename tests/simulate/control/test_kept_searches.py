@@ -7,7 +7,16 @@ import pytest
 
 import lgjax
 from lgjax.execution import lasting
-from lgjax.simulate.control import FDDP, ILQR, ControlSystem, SemiImplicitEuler, Shooting, Stagewise, costs
+from lgjax.simulate.control import (
+    FDDP,
+    ILQR,
+    ControlSystem,
+    PredictiveController,
+    SemiImplicitEuler,
+    Shooting,
+    Stagewise,
+    costs,
+)
 
 METHOD = FDDP()
 
@@ -65,6 +74,57 @@ def test_a_search_with_other_numbers_takes_the_programs_that_are_there(programs)
     np.testing.assert_array_equal(found.controls, expected.controls)
     np.testing.assert_array_equal(found.iterations, expected.iterations)
     assert programs.of(arm_search, 0.4, 0.5, 1.0, method=ILQR())[0] > 0
+
+
+HANGING = lgjax.models.chain(1)
+TOUCHING = lgjax.Contacts(
+    HANGING,
+    lgjax.shapes.Plane((0.0, 0.0, 1.0), 0.9),
+    {HANGING.body_names[0]: lgjax.shapes.sphere(0.1, (0.0, 0.0, -1.0))},
+)
+STEPS = {
+    "default": {},
+    "substeps": {"substeps": 2},
+    "semi-implicit": {"method": SemiImplicitEuler()},
+    "contact": {"method": lgjax.contact.TimeStepping(), "contacts": TOUCHING},
+    "time": {"free_time": True},
+}
+
+
+@pytest.mark.parametrize("options", STEPS.values(), ids=STEPS)
+def test_another_model_takes_the_program_that_is_there(programs, options):
+    """The numbers of a model are arguments with every step, also those that are held by functions made from it."""
+
+    def search(factor):
+        model = HANGING.replace(inertias=HANGING.inertias.scaled(factor))
+        system = ControlSystem.of_model(model, 0.05, **options)
+        start = lgjax.configuration(model, joints=[0.5]), jnp.zeros(1)
+        bounds = (jnp.array([-9.0, 0.5][: system.controls]), jnp.array([9.0, 2.0][: system.controls]))
+        return lgjax.optimize_controls(
+            system, start, jnp.ones((1, 5, system.controls)), steps=5, bounds=bounds, method=ILQR(iterations=3),
+            running=lambda t, state, u: jnp.sum(state[0].joints ** 2) + 0.1 * jnp.sum(u**2),
+        )  # fmt: skip
+
+    search(1.0)
+    count, found = programs.of(search, 1.5)
+    assert count == 0
+    lasting._kept.clear()
+    np.testing.assert_array_equal(found.controls, search(1.5).controls)
+
+
+def test_a_predictive_controller_of_another_model_compiles_nothing(programs):
+    def control(factor):
+        model = HANGING.replace(inertias=HANGING.inertias.scaled(factor))
+        system = ControlSystem.of_model(model, 0.05)
+        state = lgjax.configuration(model, joints=[0.5]), jnp.zeros(1)
+        cost = lambda state: jnp.sum(state[0].joints ** 2)
+        controller = PredictiveController(system=system, steps=4, terminal=cost, running=costs.control(weights=0.1))
+        return controller.step(state, controller.init(state))[0]
+
+    first = control(1.0)
+    count, second = programs.of(control, 1.5)
+    assert count == 0
+    assert abs(float(first[0] - second[0])) > 1e-3
 
 
 def test_inside_jit_and_vmap_a_search_is_the_same_and_compiles_once(programs):
