@@ -109,6 +109,8 @@ def test_the_numbers_that_a_function_holds_may_change(programs):
         "Partial": lambda k: jax.tree_util.Partial(brake, k),
         "partial": lambda k: partial(brake, k),
         "record": lambda k: held(Gains(k, jnp.full(2, k))),
+        "dictionary": lambda k: boxed({"gain": k}),
+        "nested": lambda k: nested({"layers": [{"w": jnp.full(2, k)}, (k,)]}),
         "a function within": lambda k: (lambda f: lambda t, q, v: f(v) + f(2 * v))(lambda v: -k * v),
     }
     expected = end(lambda t, q, v: -2.0 * v)
@@ -122,6 +124,38 @@ def test_the_numbers_that_a_function_holds_may_change(programs):
 
 def brake(gain, t, q, v):
     return -gain * v
+
+
+def boxed(box):
+    return lambda t, q, v: -box["gain"] * v
+
+
+def nested(parts):
+    """Of a copy too, JAX makes the same leaves in the same order."""
+    half = lambda: sum(x / 2 for x in jax.tree.leaves(jax.tree.map(jnp.asarray, parts)))
+    return lambda t, q, v: -half() * v if sorted(parts) == ["layers"] else v
+
+
+def test_a_container_that_changes_is_never_stale_and_may_be_written_to(programs):
+    box, seen = {"gain": 1.0}, []
+
+    def writes(t, q, v):
+        seen.append(1)
+        return -box.setdefault("gain", 3.0) * v
+
+    other = boxed({"gain": 1.0})
+    for function in (boxed(box), writes):
+        found = []
+        for gain in (1.0, 2.0):
+            box["gain"] = gain
+            found.append(end(function))
+            np.testing.assert_allclose(found[-1], end(jax.tree_util.Partial(brake, gain)), rtol=1e-14)
+            np.testing.assert_array_equal(end(other), end(boxed({"gain": 1.0})))
+    assert len(seen) >= 2
+    steep = jax.jit(jax.grad(lambda gain: end(boxed({"gain": gain})).sum()))
+    np.testing.assert_allclose(jax.grad(lambda gain: end(boxed({"gain": gain})).sum())(1.0), steep(1.0), rtol=1e-12)
+    assert programs.of(lambda: end(boxed({"gain": 1.0, "more": 2.0}))) != []  # another key
+    assert programs.of(lambda: end(boxed({"gain": 4.0, "more": 2.0}))) == []
 
 
 def test_a_function_that_tests_its_numbers_compiles_for_each_of_them(programs):

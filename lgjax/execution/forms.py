@@ -1,8 +1,8 @@
 """The form of a user's function: all of it but the numbers that it holds, which become arguments of a program.
 
 Read first: `callbacks.py`, which says when two functions do the same.  Here they may differ in floating numbers: in
-arrays and Python floats of their closures, defaults and partial calls, and of the records that these hold.  So a new
-lambda with another gain, or a cost with another target, takes the program that is there.
+arrays and Python floats of their closures, defaults and partial calls, and of the records, lists and dictionaries that
+these hold.  So a new lambda with another gain, or a cost with another target, takes the program that is there.
 
 Of library code only JAX arrays and leaves of pytrees are numbers; what else it holds, such as the tolerance of a
 method, may decide what is computed.  So may a user's number: a function that tests it fails when it is traced, and
@@ -184,6 +184,8 @@ def _kind(value: Any) -> Callable[[_Reader, Any, bool], Make] | None:
         return None
     if isinstance(value, tuple):
         return _tuple
+    if type(value) in COPIES:
+        return _container
     if not jax.tree_util.all_leaves([value]):
         return _node
     if is_dataclass(value) and type(value).__dataclass_params__.frozen:  # type: ignore[attr-defined]
@@ -261,8 +263,6 @@ def _tuple(reader: _Reader, value: tuple, free: bool) -> Make:
 def _node(reader: _Reader, value: Any, _: bool) -> Make:
     """A node of a pytree: its leaves are numbers, whosever it is; what is static counts by value."""
     kind = type(value)
-    if kind in (list, dict):
-        raise ChangingError
     children, treedef = jax.tree.flatten(value, is_leaf=lambda x: x is not value)
     reader.found.append((kind, len(children), treedef))
     for function in functions_in(treedef.node_data()[1]):
@@ -272,6 +272,35 @@ def _node(reader: _Reader, value: Any, _: bool) -> Make:
             read(part, reader.found, reader.seen)
     make, differs = reader.several(children, True)
     return (lambda numbers: treedef.unflatten(make(numbers))) if differs else None
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise TypeError("a program reads a copy of this container, which cannot be changed")
+
+
+CHANGES = {
+    list: "append clear extend insert pop remove reverse sort __setitem__ __delitem__ __iadd__ __imul__",
+    dict: "clear pop popitem setdefault update __setitem__ __delitem__ __ior__",
+}
+COPIES = {
+    kind: type(f"_{kind.__name__}", (kind,), dict.fromkeys(names.split(), _refuse)) for kind, names in CHANGES.items()
+}
+jax.tree_util.register_pytree_node(COPIES[list], lambda x: (tuple(x), None), lambda _, x: COPIES[list](x))
+jax.tree_util.register_pytree_with_keys(
+    COPIES[dict],
+    lambda x: ([(jax.tree_util.DictKey(k), x[k]) for k in sorted(x)], tuple(sorted(x))),
+    lambda keys, x: COPIES[dict](zip(keys, x, strict=True)),
+)
+
+
+def _container(reader: _Reader, value: Any, free: bool) -> Make:
+    """A copy of a list or dictionary that cannot be changed: a function that tries runs without a program."""
+    kind, keys = type(value), tuple(value) if type(value) is dict else len(value)
+    reader.found.append((kind, keys, tuple(map(type, keys)) if kind is dict else None))
+    make, _ = reader.several(list(value.values()) if kind is dict else value, free)
+    if kind is dict:
+        return lambda numbers: COPIES[dict](zip(keys, make(numbers), strict=True))
+    return lambda numbers: COPIES[list](make(numbers))
 
 
 def _record(reader: _Reader, value: Any, _: bool) -> Make:

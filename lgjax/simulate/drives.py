@@ -89,11 +89,22 @@ class Drive:
         return {}
 
 
+class Failures(NamedTuple):
+    """Steps so far (), those at which the memory said NOT_FINITE, and whether each said that or UNCHANGED."""
+
+    steps: Array
+    lost: Array
+    all: Array
+
+
+MANY = 10  # a run is a success if at most one search in so many ends NOT_FINITE
+
+
 @dataclass(frozen=True)
 class HeldControl(Drive):
     """A `ControllerWithMemory`: its control acts for `every` steps. A search may be in it, which is no one kernel.
 
-    Its record is a `ControlRecord`, and whether its memory said NOT_FINITE or UNCHANGED at every step so far.
+    Its record is a `ControlRecord` and `Failures`.
     """
 
     model: Any = None
@@ -110,10 +121,11 @@ class HeldControl(Drive):
         memory = self.controller.init((q, v))
         control = jax.eval_shape(lambda state: self.controller.step(state, memory)[0], (q, v))
         record = ControlRecord(jnp.zeros(control.shape, control.dtype), jnp.zeros((), jnp.int32))
-        return (record, jnp.ones((), bool)), (memory, jnp.zeros((), jnp.int32))
+        none = jnp.zeros((), jnp.int32)
+        return (record, Failures(none, none, jnp.ones((), bool))), (memory, none)
 
     def act(self, t, q, v, h, record, memory):
-        (record, failed), (memory, count) = record, memory
+        (record, failures), (memory, count) = record, memory
         act = lambda: self.controller.step((q, v), memory)
         if self.controller.every == 1:
             control, memory = act()
@@ -123,11 +135,13 @@ class HeldControl(Drive):
         tau, own = self.controller.forces(control)
         pushed = None if own is None and self.wrenches is None else lambda t, q, v: self._wrenches(own, t, q, v)
         status = jnp.asarray(getattr(memory, "status", 0), jnp.int32)
-        failed = failed & ((status & (NOT_FINITE | UNCHANGED)) != 0)
-        return Forces(lambda t, q, v: tau, pushed), (ControlRecord(control, status), failed), (memory, count + 1)
+        lost, failed = (status & NOT_FINITE) != 0, (status & (NOT_FINITE | UNCHANGED)) != 0
+        failures = Failures(failures.steps + 1, failures.lost + lost.astype(jnp.int32), failures.all & failed)
+        return Forces(lambda t, q, v: tau, pushed), (ControlRecord(control, status), failures), (memory, count + 1)
 
     def status(self, record):
-        return flag(UNCHANGED, record[1])
+        failures = record[1]
+        return flag(UNCHANGED, failures.all | (MANY * failures.lost > failures.steps))
 
     def report(self, record):
         return {"control": record[0]}

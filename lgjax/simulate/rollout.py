@@ -43,8 +43,9 @@ class Trajectory(NamedTuple):
     of the loops after any step so far; None without loops. With loops the status covers all steps: OPEN if a projection
     did not converge or the residual exceeded the square root of eps; SLIPPING if the rate did, relative to 1 + the
     largest entry of v. contacts: what happened at rigid contacts, and in the status `contact.ContactStatus`.
-    control: what a controller with memory did; `control.OptimizeStatus.UNCHANGED` is in the status if all its searches
-    ended UNCHANGED or NOT_FINITE. actuators: the same of a robot's actuators with activations or delays.
+    control: what a controller with memory did; `control.OptimizeStatus.UNCHANGED` is in the status if more than a tenth
+    of its searches ended NOT_FINITE, or all UNCHANGED or NOT_FINITE. actuators: the same of a robot's actuators with
+    activations or delays.
     """
 
     ts: jax.Array
@@ -84,7 +85,8 @@ def rollout(
 
     Outside jit a call compiles once for each structure of its arguments. A controller belongs to it by its code and the
     numbers and JAX arrays that it reads: pass numbers that change as leaves, `jax.tree_util.Partial(law, gain)`. If it
-    reads what can change in place (lists, NumPy arrays, objects), and with checkpoint, every call compiles.
+    reads what can change in place (global lists, dictionaries and NumPy arrays, objects), and with checkpoint, every
+    call compiles.
 
     Args:
         model: a `Model` or a `Robot`.

@@ -119,13 +119,13 @@ class Memory(NamedTuple):
     count: jax.Array
 
 
-def test_one_good_search_is_enough_for_a_success():
+def test_one_good_search_is_enough_for_a_success_if_few_are_not_finite():
     """What the record says of single searches is not the status of the run, whichever states are saved."""
-    statuses = jnp.array([[2048, 1, 2048], [2048, 4, 1], [0, 2048, 2048], [1, 1, 1]], jnp.int32)
+    statuses = jnp.array([[2048, 1, 2048], [2048, 4, 2048], [0, 2048, 2048], [1, 1, 1], [4, 0, 1]], jnp.int32)
     for every, save_every in ((1, 1), (2, 2), (2, None)):
         run = lambda told, e=every, s=save_every: lgjax.rollout(MODEL, *START, Told(told, e), DT, 3 * e, save_every=s)
         paths = jax.vmap(run)(statuses)
-        np.testing.assert_array_equal(paths.status, [2048, 0, 0, 2048])
+        np.testing.assert_array_equal(paths.status, [2048, 0, 0, 2048, 2048])
     np.testing.assert_array_equal(jax.vmap(lambda told: run(told, 1, 1))(statuses).control.status[:, 1:], statuses)
     found = lgjax.ensemble(
         MODEL, Told(statuses[0]), batch=2, steps=3, dt=DT, key=jax.random.key(0), progress=False,
@@ -133,6 +133,13 @@ def test_one_good_search_is_enough_for_a_success():
     )  # fmt: skip
     np.testing.assert_array_equal(found.status, 2048)
     assert not found.success.any()
+
+
+@pytest.mark.parametrize(("lost", "status"), [(0, 0), (2, 0), (3, 2048), (20, 2048)])
+def test_more_than_a_tenth_of_searches_that_are_not_finite_is_no_success(lost, status):
+    statuses = jnp.where(jnp.arange(20) < lost, 1, 4).astype(jnp.int32)
+    for order in (1, -1):
+        assert int(lgjax.rollout(MODEL, *START, Told(statuses[::order]), DT, 20).status) == status
 
 
 # ---- programs

@@ -61,9 +61,10 @@ class PredictiveController:
     differ from those of the system. In a loop of your own, `rollout(plant, q, v, jax.tree_util.Partial(held, control),
     dt, steps)` with `def held(control, t, q, v): return control` compiles once; a global control compiles at each step.
 
-    A plan has no feedback: after a disturbance it may lead far away. A search begins with the plan that was given to
-    `init` where the last plan leads to numbers that are not finite, and, with `ILQR`, where it costs more. A search
-    that fails keeps its plan, moved into the bounds, and the next one begins with more regularization.
+    A plan has no feedback: after a disturbance it may lead far away. A search begins with the first plan again where
+    the last one leads to numbers that are not finite, and, with `ILQR`, where it costs more; so give one that holds an
+    unstable mechanism, such as the torques of `gravity_forces`, or use `FDDP`. A search that fails keeps its plan,
+    moved into the bounds, and the next one begins with more regularization.
 
     Args:
         system: a `ControlSystem`.
@@ -79,8 +80,9 @@ class PredictiveController:
         iterations: number of iterations of the method at each step.
         every: steps of `rollout` for which a control is held, each of system.dt / every seconds.
         method: `ILQR(...)` or `FDDP(...)`; its own `iterations` and `every` have no effect. `FDDP` remembers planned
-            states too: after a disturbance the plan begins with a gap, and its other states need not follow an unstable
-            motion from there.
+            states too: choose it for unstable motions. After a disturbance its plan begins with a gap, and its other
+            states stay where they were planned.
+        plan: the first plan, (steps, controls), (controls,) or one number, also in `rollout` and `ensemble`.
 
     Raises:
         TypeError, ValueError: naming the argument that does not fit.
@@ -99,6 +101,7 @@ class PredictiveController:
     iterations: int = 2
     every: int = 1
     method: ILQR | FDDP = ILQR()  # noqa: RUF009 (a hashable value)
+    plan: Any = 0.0
 
     def __post_init__(self) -> None:
         checks.of_kind("system", self.system, ControlSystem)
@@ -110,13 +113,18 @@ class PredictiveController:
             raise ValueError("a predictive controller acts at equal times: its system must not have free_time")
         if not isinstance(self.method, ILQR | FDDP):
             raise TypeError(f"method must be ILQR(...) or FDDP(...), got {checks.shown(self.method)}")
+        if self.plan is not None and checks.known(self.plan):
+            shape = np.shape(checks.real("plan", self.plan))
+            if shape not in ((), (self.system.controls,), (self.steps, self.system.controls)):
+                raise ValueError(f"plan has shape {shape}, expected {(self.steps, self.system.controls)}")
         if checks.known(self.bounds):
             box(self.bounds, self.system.controls, float)
 
-    def init(self, state: Any, plan: ArrayLike = 0.0, t: ArrayLike = 0.0) -> PredictiveMemory:
-        """The memory before the first step, at time t. plan: the first guess, (steps, controls) or one number."""
-        plan = checks.floats("plan", plan, (self.steps, self.system.controls), state_dtype(strong(state)))
-        return _init(*self._apart(), state, plan, t)
+    def init(self, state: Any, plan: ArrayLike | None = None, t: ArrayLike = 0.0) -> PredictiveMemory:
+        """The memory before the first step, at time t. plan: the first one, by default the controller's."""
+        plan, shape = self.plan if plan is None else plan, (self.steps, self.system.controls)
+        plan = checks.floats("plan", plan, shape, state_dtype(strong(state)))
+        return _init(*self._apart(), state, jnp.broadcast_to(plan, shape) if plan.shape == shape[1:] else plan, t)
 
     def step(self, state: Any, memory: PredictiveMemory) -> tuple[Array, PredictiveMemory]:
         """The control (controls,) to apply now, and the memory for the next step."""
@@ -126,8 +134,8 @@ class PredictiveController:
         return _step(*self._apart(), state, memory._replace(status=None))  # which no search reads
 
     def _apart(self) -> tuple[PredictiveController, Any]:
-        """The controller without its bounds, and these, which are numbers of a program."""
-        return replace(self, bounds=None), self.bounds
+        """The controller without its first plan and its bounds, and these, which are numbers of a program."""
+        return replace(self, bounds=None, plan=None), self.bounds
 
     def _problem(self, bounds: Any, state: Any, t: ArrayLike) -> Problem:
         """The motion from here that is to be found."""

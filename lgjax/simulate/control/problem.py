@@ -46,7 +46,8 @@ class OptimizeStatus(Flags):
     """Outcome of the search from one guess; 0 means success, and of the others exactly one is set.
 
     CONVERGED       0: the gradient is below the tolerance, or all but round-off, and the constraints hold
-    NOT_FINITE      1: cost or gradient left the finite numbers; the result is the last that did not
+    NOT_FINITE      1: cost or gradient left the finite numbers, after 0 iterations if the guess leads there; the
+                    result is the last that did not
     RUNNING         2: interrupted before its end
     MAX_ITERATIONS  4: neither converged nor stalled after all iterations
     STALLED         8: neither cost nor gradient improves, though the gradient is not below the tolerance

@@ -303,6 +303,35 @@ def test_a_plan_that_needs_no_change_is_no_failure(iterations):
     assert not np.any(status == OptimizeStatus.UNCHANGED)
 
 
+@pytest.mark.parametrize("plan", [0.3, np.array([0.3]), jnp.linspace(0.1, 0.3, 5)[:, None]], ids=["one", "row", "all"])
+def test_the_first_plan_of_a_controller_is_that_of_init(plan):
+    bare = point(lambda t, x, u: jnp.sum((x - 1) ** 2) + 0.01 * u @ u, iterations=1)
+    given, x = replace(bare, plan=plan), jnp.zeros(1)
+    memory = given.init(x)
+    np.testing.assert_array_equal(memory.plan, jnp.broadcast_to(plan, (5, 1)))
+    for one, other in zip(given.step(x, memory), bare.step(x, bare.init(x, plan)), strict=True):
+        jax.tree.map(np.testing.assert_array_equal, one, other)
+    np.testing.assert_array_equal(given.init(x, 0.0).plan, 0)
+    with pytest.raises(ValueError, match=r"plan has shape \(4, 1\), expected \(5, 1\)"):
+        replace(bare, plan=jnp.zeros((4, 1)))
+    with pytest.raises(TypeError, match="plan must be numbers"):
+        replace(bare, plan="hover")
+
+
+def test_a_rollout_begins_with_the_plan_of_its_controller():
+    rod = lgjax.models.chain(1)
+    q, v = lgjax.configuration(rod, joints=[1.0]), jnp.zeros(1)
+    system = ControlSystem.of_model(rod, 0.05)
+    hold = lgjax.gravity_forces(rod, q)
+    controller = PredictiveController(
+        system=system, steps=4, running=lambda t, state, u: jnp.sqrt(0.0 * jnp.sum(u)) + 0 * state[1][0], plan=hold
+    )  # whose searches all fail, so that the plan stays
+    path = lgjax.rollout(rod, q, v, controller, 0.05, 3)
+    np.testing.assert_array_equal(path.control.controls[1:], jnp.broadcast_to(hold, (3, 1)))
+    assert abs(float(path.q.joints[-1, 0] - 1.0)) < 1e-9
+    assert not path.success
+
+
 @pytest.mark.parametrize("method", [ILQR(), FDDP()], ids=["ilqr", "fddp"])
 def test_regularization_is_remembered_where_a_cost_is_concave(method):
     """Searches of one iteration, each too weakly regularized to gain, are one search over the steps."""
