@@ -1,7 +1,8 @@
 """The examples as sphinx-gallery wants them: a copy of each with its section of examples/README.md as first docstring.
 
 `conf.py` calls `write`, and `linked` for every page. A section of examples/README.md is a heading "## NN Title", the
-picture, and paragraphs. A GIF of the same name is the thumbnail and stands below them.
+picture, and paragraphs. A GIF of the same name is the thumbnail and stands below them; without one a panel of the
+picture in images/thumbnails is the thumbnail.
 """
 
 import ast
@@ -52,7 +53,7 @@ def write(docs: Path = DOCS) -> Path:
         code = "\n".join(source.splitlines()[first.end_lineno :])
         text = f"{restructured(body).strip()}\n\n``python examples/{stem}.py``\n"
         top = f"{title}\n{'=' * len(title)}\n\n.. image:: /{path}\n   :alt: {shown}\n\n{text}"
-        moving, thumbnail = path.replace(".png", ".gif"), path
+        moving, thumbnail = path.replace(".png", ".gif"), path.replace("/gallery/", "/thumbnails/")
         if (docs / moving).exists():
             # Under a name of its own: of pictures with one name sphinx-gallery takes the PNG, also one made before.
             thumbnail = f"{folder.name}/{stem}.gif"

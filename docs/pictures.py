@@ -1,4 +1,5 @@
-"""The pictures of the gallery: runs every example and keeps a small copy of its figure in docs/images/gallery.
+"""The pictures of the gallery: runs every example and keeps a small copy of its figure in docs/images/gallery, its GIF
+if it makes one, and otherwise one panel of the figure as thumbnail, large enough to be read.
 
 python docs/pictures.py [04 12 ...]
 
@@ -10,15 +11,21 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
 from PIL import Image
 
+from lgjax import plot
+
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "images" / "gallery"
+THUMBNAILS = FOLDER.with_name("thumbnails")
 WIDTH, COLORS = 1400, 256  # pixels, and entries of the palette
 NARROW, MOVING = 300, 245_000  # pixels and bytes of a GIF
+PANEL, DOTS, THUMBNAIL = (4.2, 2.94), 190, 640  # size of a panel in inches, dots per inch, pixels of a thumbnail
+SHOWN = {"09_throw": 2, "24_policy_by_gradients": 1}  # panel of the thumbnail, if it is not the first one
 SMALLER = {
     "03_pendulums": {"sizes": (2, 4, 6, 8)},
     "07_taylor_integrator": {"orders": (8,), "tolerances": (1e-6, 1e-8, 1e-10), "batch": 8, "repeats": 1},
@@ -35,11 +42,11 @@ SMALLER = {
 }
 
 
-def shrink(source: Path, target: Path) -> None:
-    """A copy WIDTH pixels wide with a palette, a tenth of the size."""
+def shrink(source: Path, target: Path, width: int = WIDTH) -> None:
+    """A copy `width` pixels wide with a palette, a tenth of the size."""
     with Image.open(source) as picture:
-        height = round(picture.height * WIDTH / picture.width)
-        small = picture.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS)
+        height = round(picture.height * width / picture.width)
+        small = picture.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
     # The method finds the rare colors of thin lines; k-means then settles on those of the large pale areas.
     small = small.quantize(COLORS, Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
     small.save(target, optimize=True)
@@ -63,8 +70,27 @@ def shrink_moving(source: Path, target: Path) -> None:
             break
 
 
+def panel(figure, number: int, path: Path) -> None:
+    """Draw one of the figure's panels alone; the figure is not to be used after that."""
+    shown = figure.axes[number]
+    for axes in figure.axes:
+        if axes is not shown:
+            axes.remove()
+    figure.suptitle("")
+    figure.set_size_inches(PANEL)
+    shown.set_title(textwrap.fill(shown.get_title(), 45))
+    shown.set_subplotspec(figure.add_gridspec(1, 1)[0])
+    figure.savefig(path, dpi=DOTS)
+
+
 def run(stem: str, path: str) -> None:
-    """Run the example in this process."""
+    """Run the example in this process; writes its figure, and a panel of it beside it."""
+
+    def save_with_panel(figure, place):
+        save(figure, place)
+        panel(figure, SHOWN.get(stem, 0), Path(path).with_name("panel.png"))
+
+    save, plot.save = plot.save, save_with_panel
     script = ROOT / "examples" / f"{stem}.py"
     sys.path.insert(0, str(script.parent))  # as when it is run as a script
     spec = importlib.util.spec_from_file_location(f"example_{stem}", script)
@@ -87,6 +113,8 @@ def main(wanted: list[str]) -> None:
             shrink(path, target)
             if (moving := path.with_suffix(".gif")).exists():
                 shrink_moving(moving, target.with_suffix(".gif"))
+            else:
+                shrink(path.with_name("panel.png"), THUMBNAILS / target.name, THUMBNAIL)
             size = target.stat().st_size / 1000
         print(f"{target.name}: {time.perf_counter() - began:.0f} s, {size:.0f} kB", flush=True)
 

@@ -1,5 +1,6 @@
 """Random copies of a quadruped, with their own masses, tumble in free fall; energy and the base's path are drawn."""
 
+import pathlib
 import sys
 
 import jax
@@ -25,6 +26,9 @@ def main(path: str = "01_random_quadrupeds.png", batch: int = 64, steps: int = 2
     print(f"{batch} quadrupeds, {result.simulated_seconds_per_second:.0f} simulated seconds per second")
     print(f"largest energy error {drift:.1e} J")
     plot.save(plot.rollout_figure(model, result), path)
+    lgjax.view.picture(
+        model, result, pathlib.Path(path).with_suffix(".gif"), systems=9, speed=0.1, size=(360, 240), fps=14
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Figures 5 to 11 of [celledoni2021].  python examples/03_pendulums.py [--out pend
 """
 
 import argparse
+import pathlib
 from itertools import pairwise
 
 import jax
@@ -164,7 +165,10 @@ def main(
         f"N = {min(sizes)}, ω_y after 2.1 s: adaptive off by {turn['adaptive']:.1e}, constant by {turn['constant']:.1e}"
     )
     if out:
+        chain = spherical_pendulum(4)
         draw(out, counts, errors, ts, kept, runs)
+        swing = lgjax.integrate(chain.space, chain.field, chain.y0, 0.0, 5.0, 500, RKMK4)
+        lgjax.view.picture(chain, swing, pathlib.Path(out).with_suffix(".gif"), size=(300, 300), fps=14)
     return {"errors": errors, "violations": kept, "runs": runs, "turn": turn}
 
 

@@ -5,6 +5,7 @@ python examples/05_aerial_manipulator.py [--out aerial_manipulator.png]
 """
 
 import argparse
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +47,7 @@ def main(out: str | None = None, samples: int = 401, order: int = 5) -> dict:
     print(f"propeller speeds from {np.min(speeds):.0f} to {np.max(speeds):.0f} rad/s")
     if out:
         draw(out, robot, ts, (q, v, tau, found), errors, speeds)
+        lgjax.view.picture(robot.model, (ts, q), pathlib.Path(out).with_suffix(".gif"), size=(360, 240), fps=14)
     return {"errors": errors, "speeds": np.asarray(speeds)}
 
 

@@ -6,6 +6,7 @@ python examples/06_elastic_arm.py [--out elastic_arm.png]
 """
 
 import argparse
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -87,6 +88,10 @@ def main(out: str | None = None, duration: float = 0.8, end: float = 1.2, saved:
     if out:
         _, parts = jax.jit(jax.vmap(lambda t: feedforward(model, t, duration)))(ts)
         draw(out, ts, wanted, parts, errors["tool"], duration)
+        moved = jax.vmap(lambda q: lgjax.configuration(model, joints=q))(q[0, 0])
+        lgjax.view.picture(
+            model, (ts, moved), pathlib.Path(out).with_suffix(".gif"), speed=0.25, size=(360, 240), fps=14
+        )
     return errors
 
 

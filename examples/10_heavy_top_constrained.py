@@ -5,6 +5,7 @@ python examples/10_heavy_top_constrained.py [--halvings 4] [--out heavy_top_cons
 """
 
 import argparse
+import pathlib
 import time
 
 import jax
@@ -63,6 +64,7 @@ def main(
         print(f"{name}: errors {', '.join(f'{e:.2e}' for e in error)}")
     if out:
         save(made, out)
+        lgjax.view.picture(held.system, path, pathlib.Path(out).with_suffix(".gif"), speed=0.1, size=(360, 240), fps=14)
     return errors
 
 

@@ -5,6 +5,7 @@ python examples/12_slider_crank.py [--halvings 5] [--batch 1000] [--out slider_c
 """
 
 import argparse
+import pathlib
 
 import jax
 import numpy as np
@@ -61,6 +62,9 @@ def main(
         print(f"{name}: errors {', '.join(f'{e:.2e}' for e in error)}")
     if out:
         save(made, out)
+        lgjax.view.picture(
+            problem.system, path, pathlib.Path(out).with_suffix(".gif"), camera=(0, -1, 0.3), size=(360, 240), fps=14
+        )
     return errors
 
 

@@ -5,6 +5,7 @@ python examples/13_puma560.py [--halvings 6] [--out puma560.png]
 """
 
 import argparse
+import pathlib
 import time
 import warnings
 
@@ -23,7 +24,7 @@ VARIANTS = {
 
 
 def minimal(steps):
-    """Times and joint angles of the tree in minimal coordinates, and seconds for it."""
+    """The tree in minimal coordinates, its motion, and seconds for it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*triangle inequality.*")  # published numbers
         robot = lgjax.systems.puma560_minimal()
@@ -33,7 +34,7 @@ def minimal(steps):
     jax.block_until_ready(run(robot.q0, robot.v0))
     started = time.perf_counter()
     s = jax.block_until_ready(run(robot.q0, robot.v0))
-    return s.ts, np.asarray(s.q.joints), time.perf_counter() - started
+    return robot.model, s, time.perf_counter() - started
 
 
 def main(out: str | None = None, first: int = 10, halvings: int = 6, steps: int = 10000, modes: int = 2) -> dict:
@@ -41,7 +42,8 @@ def main(out: str | None = None, first: int = 10, halvings: int = 6, steps: int 
     jax.config.update("jax_enable_x64", True)
     problem, counts = lgjax.systems.puma560(), halved(first, halvings)
     variants = dict(list(VARIANTS.items())[:modes])
-    ts, angles, seconds = minimal(steps)
+    model, path, seconds = minimal(steps)
+    ts, angles = path.ts, np.asarray(path.q.joints)
     turn = lambda q: np.unwrap(np.stack([np.broadcast_to(angles[-1], (1, 6)), joint_angles(q)]), axis=0)[1]
     found = sweep(problem, 1.0, counts, variants, turn)
     made = figure(15, 8.5)
@@ -55,6 +57,7 @@ def main(out: str | None = None, first: int = 10, halvings: int = 6, steps: int 
     print(f"minimal coordinates: {steps} steps of RK4 in {seconds:.2f} s")
     if out:
         save(made, out)
+        lgjax.view.picture(model, path, pathlib.Path(out).with_suffix(".gif"), speed=0.25, size=(360, 240), fps=14)
     return errors
 
 

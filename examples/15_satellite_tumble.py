@@ -105,7 +105,7 @@ def main(path: str = "15_satellite_tumble.png", samples: int = 100_000, steps: i
     result = lgjax.monte_carlo(simulate, (known,), batch=samples, key=jax.random.key(0), duration=steps * DT, **options)
     s, linear = result.statistics, linearized(model, known, steps)
     print(f"{samples} satellites in {result.seconds:.1f} s, {result.simulated_seconds_per_second:.3g} simulated s/s")
-    print(f"{s.events[0]} of {s.count} were ever more than 90 degrees off, {len(result.failed)} diverged")
+    print(f"{s.events[0]} of {s.samples} were ever more than 90 degrees off, {len(result.failed)} diverged")
     for k in shown:
         sizes = [np.rad2deg(np.sqrt(np.linalg.eigvalsh(c[k, :3, :3])[::-1])) for c in (s.covariance, linear)]
         text = ", ".join(f"{a:.2f} ({b:.2f})" for a, b in zip(*sizes))

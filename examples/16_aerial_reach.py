@@ -7,6 +7,7 @@ base in the tangent space of SE(3).  python examples/16_aerial_reach.py [--guess
 """
 
 import argparse
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -119,6 +120,7 @@ def draw(out, model, found):
     axes.semilogy(found.history.cost.T, linewidth=1)
     axes.set(title="cost", xlabel="iteration")
     save(made, out)
+    lgjax.view.picture(model, (ts, q), pathlib.Path(out).with_suffix(".gif"), speed=0.5, size=(360, 240), fps=14)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ motor's forces. Goal: within 1 mm and 1 cm/s of a periodic gait, which is then r
 python examples/22_hopper.py [hopper.png]
 """
 
+import pathlib
 import sys
 from dataclasses import replace
 
@@ -88,6 +89,16 @@ def main(path: str = "22_hopper.png", steps: int = 24, iterations: int = 60, hop
     *motions, status = jax.jit(jax.vmap(repeated))(jnp.stack([motor, jnp.zeros_like(motor)]))
     print(f"status of {hops} periods {status[0]}, of the motion without a motor {status[1]}")
     draw(path, motions, motor, period, hops)
+    hop = motions[0][0], jax.tree.map(lambda x: x[0], motions[1])  # with the motor
+    lgjax.view.picture(
+        model,
+        hop,
+        pathlib.Path(path).with_suffix(".gif"),
+        contacts=contacts,
+        camera=(0, -1, 0.2),
+        size=(360, 240),
+        fps=14,
+    )
     return {"miss": np.asarray(miss), "motor": np.asarray(motor), "status": np.asarray(status)}
 
 

@@ -121,7 +121,7 @@ def main(out: str | None = None, iterations: int = 300, batch: int = 64, steps: 
     """Mean rewards of all iterations and the share of test episodes that reach the goal; draws them to `out`."""
     model = cart_pole()
     began = time.perf_counter()
-    with jax.numpy_dtype_promotion("standard"):  # as optax asks
+    with jax.numpy_dtype_promotion("standard"):  # also where it is strict, which optax is not
         layers, course = train(environment(model, steps), network(jax.random.key(SEED)), iterations, batch)
     seconds = time.perf_counter() - began
     longer = environment(model, 2 * steps)

@@ -6,6 +6,7 @@ follows the first one by an equality, exactly. The legged robot starts from the 
 python examples/27_robots_from_files.py [picture.png]
 """
 
+import pathlib
 import sys
 
 import jax
@@ -114,6 +115,7 @@ def main(path: str = "27_robots_from_files.png", steps: int = 500) -> None:
     for axis in (fingers, rising, change, feet):
         axis.legend(fontsize=8)
     plot.save(made, path)
+    lgjax.view.picture(robot, motion, pathlib.Path(path).with_suffix(".gif"), size=(360, 240), fps=14)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ python examples/28_inverse_kinematics.py [--points 60] [--frames 200] [--out inv
 """
 
 import argparse
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +32,7 @@ def reach(points: int):
 
 
 def sway(frames: int):
-    """Phases, joint angles and their rates (frames, 12), and how far the feet move (frames,), m."""
+    """The model, phases, configurations, rates of the joints (frames, 12), and how far the feet move (frames,), m."""
     model = lgjax.models.quadruped()
     stand = lgjax.configuration(model, joints=jnp.tile(jnp.array([0.0, 0.8, -1.5]), 4))
     feet = {foot: lgjax.frame_pose(model, stand, foot).translation for foot in FEET}
@@ -52,17 +53,18 @@ def sway(frames: int):
     def motion(phase):
         found = solve(phase)
         rates = jax.jvp(lambda t: solve(t).q.joints, (phase,), (jnp.ones(()),))[1]
-        return found.q.joints, rates, still(found.q), found.success
+        return found.q, rates, still(found.q), found.success
 
     phases = jnp.linspace(0.0, 2 * np.pi, frames)
-    return np.asarray(phases), *map(np.asarray, motion(phases))
+    return model, *jax.tree.map(np.asarray, (phases, *motion(phases)))
 
 
 def main(out: str | None = None, points: int = 60, frames: int = 200) -> dict:
     """Share of the plane that is reached, movement of the feet and error of the rates; draws both to `out`."""
     jax.config.update("jax_enable_x64", True)
     x, z, away, reached = reach(points)
-    phases, angles, rates, moved, ok = sway(frames)
+    model, phases, q, rates, moved, ok = sway(frames)
+    angles = q.joints
     differences = np.gradient(angles, phases, axis=0)[1:-1]
     error = np.max(np.abs(differences - rates[1:-1]))
     print(f"{np.sum(reached)} of {reached.size} points reached, the others missed by up to {np.max(away):.2f} m")
@@ -81,6 +83,11 @@ def main(out: str | None = None, points: int = 60, frames: int = 200) -> dict:
         turning.legend(fontsize=8)
         speed.set(title="rates per phase: derivatives, dots: differences", xlabel="phase of the trunk (rad)")
         save(made, out)
+        standing = lgjax.Contacts(model, lgjax.shapes.Plane((0.0, 0.0, 1.0), 0.33), list(FEET))
+        lgjax.view.picture(
+            model, (phases, q), pathlib.Path(out).with_suffix(".gif"), contacts=standing, speed=2.0, size=(360, 240),
+            fps=14,
+        )  # fmt: skip
     return {"reached": reached, "moved": moved, "error": error}
 
 

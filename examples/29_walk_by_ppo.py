@@ -181,7 +181,7 @@ def train(env, params, updates, report):
         course["falls"].append(found["falls"] * env.steps)
         print(
             f"{course['steps'][-1] / 1e6:6.2f} M steps  {course['seconds'][-1]:5.0f} s  reward {found['reward']:6.3f}"
-            f"  falls in 10 s {course['falls'][-1]:5.2f}  spread {float(np.mean(np.exp(learner[0].spread))):.2f}",
+            f"  falls per episode {course['falls'][-1]:5.2f}  spread {float(np.mean(np.exp(learner[0].spread))):.2f}",
             flush=True,
         )
     return learner[0], {name: np.asarray(x) for name, x in course.items()}
@@ -214,7 +214,7 @@ def main(out: str | None = None, updates: int = 400, robots: int = 1024, tests: 
     """The course of the training and the share of new robots that reach the goal; a figure in `out`, with a GIF."""
     env = plugs.walking_quadruped((SPEED, 0.0, 0.0), rough=rough, steps=steps)
     draw = jax.jit(jax.vmap(lambda key: plugs.random_params(key, env, roughness=0.02 * rough)))
-    with jax.numpy_dtype_promotion("standard"):  # as optax asks
+    with jax.numpy_dtype_promotion("standard"):  # also where it is strict, which optax is not
         agent, course = train(env, draw(jax.random.split(jax.random.key(SEED + 1), robots)), updates, report)
         keys = jax.random.split(jax.random.key(SEED + 2), tests)
         path = jax.jit(jax.vmap(lambda key, params: walk(env, agent, params, key)))(keys, draw(keys))
@@ -226,8 +226,8 @@ def main(out: str | None = None, updates: int = 400, robots: int = 1024, tests: 
         ts = env.dt * np.arange(1, min(steps, 150) + 1)
         q = jax.tree.map(lambda x: x[np.argmax(good), : len(ts)], path.q)
         lgjax.view.picture(
-            env.mechanism, (ts, q), pathlib.Path(out).with_suffix(".gif"), camera=(0.3, -1, 0.2), size=(360, 220),
-            fps=50 / 3, follow=True, trail=False, ground=None if rough else 0.0,
+            env, (ts, q), pathlib.Path(out).with_suffix(".gif"), camera=(0.3, -1, 0.2), size=(360, 220),
+            fps=50 / 3, follow=True, trail=False,
         )  # fmt: skip
     return {"course": course, "share": np.mean(good), "agent": agent}
 

@@ -295,12 +295,12 @@ jax.tree_util.register_pytree_with_keys(
 
 def _container(reader: _Reader, value: Any, free: bool) -> Make:
     """A copy of a list or dictionary that cannot be changed: a function that tries runs without a program."""
-    kind, keys = type(value), tuple(value) if type(value) is dict else len(value)
-    reader.found.append((kind, keys, tuple(map(type, keys)) if kind is dict else None))
-    make, _ = reader.several(list(value.values()) if kind is dict else value, free)
-    if kind is dict:
-        return lambda numbers: COPIES[dict](zip(keys, make(numbers), strict=True))
-    return lambda numbers: COPIES[list](make(numbers))
+    copy, keys = COPIES[type(value)], range(len(value)) if isinstance(value, list) else tuple(value)
+    reader.found.append((type(value), tuple(keys), tuple(map(type, keys))))
+    make, _ = reader.several([value[key] for key in keys], free)
+    if isinstance(value, list):
+        return lambda numbers: copy(make(numbers))
+    return lambda numbers: copy(zip(keys, make(numbers), strict=True))
 
 
 def _record(reader: _Reader, value: Any, _: bool) -> Make:
