@@ -12,10 +12,11 @@ from lgjax.multibody import models
 
 CHOICES = {"--method": METHODS}  # of options that take more than they list
 SHELLS = ("bash", "zsh")
+NO_FILES, NONE = ("cache", "completion"), ' files=""'  # commands that take no files, and what says so
 SCRIPT = """_lgjax() {{
-    local current=${{COMP_WORDS[COMP_CWORD]}} last=${{COMP_WORDS[COMP_CWORD-1]}} words=""
+    local current=${{COMP_WORDS[COMP_CWORD]}} last=${{COMP_WORDS[COMP_CWORD-1]}} known="" files=yes
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="{commands} --help --version"
+        known="{commands} --help --version" files=""
     else
         case "${{COMP_WORDS[1]}}" in
 {options}
@@ -24,7 +25,10 @@ SCRIPT = """_lgjax() {{
 {choices}
         esac
     fi
-    COMPREPLY=($(compgen -W "$words" -- "$current") $(compgen -f -- "$current"))
+    COMPREPLY=($(compgen -W "$known" -- "$current"))
+    if [ -n "$files" ]; then
+        COMPREPLY+=($(compgen -f -- "$current"))
+    fi
 }}
 complete -o filenames -F _lgjax lgjax
 """
@@ -53,7 +57,7 @@ def script(parser_of: Any) -> str:
     options, choices = [], {name: " ".join(words) for name, words in CHOICES.items()}
     named = " ".join(name.partition(":")[0] for name in models.BUILT_IN)
     for command in COMMANDS:
-        words = []
+        words, files = [], command not in NO_FILES
         for action in parser_of(command)._actions:
             words += action.option_strings
             words += [named] if action.dest == "model" else []
@@ -61,6 +65,6 @@ def script(parser_of: Any) -> str:
                 choices |= {option: " ".join(map(str, action.choices)) for option in action.option_strings}
             elif action.choices:
                 words += map(str, action.choices)
-        options.append(f'            {command}) words="{" ".join(words)}" ;;')
-    listed = [f'            {option}) words="{words}" ;;' for option, words in choices.items()]
+        options.append(f'            {command}) known="{" ".join(words)}"{"" if files else NONE} ;;')
+    listed = [f'            {option}) known="{words}"{NONE} ;;' for option, words in choices.items()]
     return SCRIPT.format(commands=" ".join(COMMANDS), options="\n".join(options), choices="\n".join(listed))

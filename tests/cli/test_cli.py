@@ -388,10 +388,13 @@ def test_bash_completes_commands_options_choices_and_files(capsys, tmp_path):
         run = subprocess.run(["bash", "-c", script + line], capture_output=True, text=True, check=True, cwd=tmp_path)
         return run.stdout.split()
 
-    assert completed("ro") == ["rollout", "robot.urdf"]
+    assert completed("ro") == ["rollout"]
+    assert completed("completion", "") == ["-h", "--help", "bash", "zsh"]
     assert completed("rollout", "--ba") == ["--batch"]
     assert completed("rollout", "qu") == ["quadruped"]
     assert completed("info", "rob") == ["robot.urdf"]
+    assert completed("rollout", "--out", "")[-1:] == ["robot.urdf"]
+    assert completed("rollout", "--store", "") == ["all", "final", "none"]
     assert completed("rollout", "--store", "n") == ["none"]
     assert "RK4" in completed("rollout", "--method", "RK")
 
