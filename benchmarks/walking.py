@@ -1,4 +1,4 @@
-"""Environment steps per second of `plugs.walking_quadruped` on one core: reset, observation and reward included.
+"""Environment steps per second of `adapters.walking_quadruped` on one core: reset, observation and reward included.
 
     python benchmarks/walking.py [--batches 1024 4096] [--steps 50] [--out FILE]
 
@@ -28,13 +28,13 @@ def row(rough: bool, batch: int, steps: int) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
-    from lgjax import plugs
+    from lgjax import adapters
     from lgjax.simulate.robot_step import robot_steps
     from lgjax.simulate.robots import robot_parts
 
-    env = plugs.walking_quadruped(rough=rough)
+    env = adapters.walking_quadruped(rough=rough)
     keys = jax.random.split(jax.random.key(0), batch)
-    params = jax.vmap(lambda key: plugs.random_params(key, env, roughness=0.02 * rough))(keys)
+    params = jax.vmap(lambda key: adapters.random_params(key, env, roughness=0.02 * rough))(keys)
     _, state = jax.jit(jax.vmap(env.reset))(keys, params)
     actions = 0.1 * jax.random.normal(jax.random.key(1), (batch, env.num_actions), jnp.float32)
 

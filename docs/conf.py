@@ -153,6 +153,8 @@ LONG = {  # what aliases of types become when they are printed
     "~typing.": "",
     "~collections.abc.": "",
     "~os.": "os.",
+    "Callable[[...]": "Callable[...",
+    "MuntheKaas(tableau=RK4, commutators=None, scan_stages=None, error='space')": "MuntheKaas(RK4)",
 }
 
 

@@ -57,7 +57,7 @@ def reward(model, q, v, force):
 
 
 def environment(model, steps):
-    return lgjax.plugs.Environment(
+    return lgjax.adapters.Environment(
         model=model, dt=DT, steps=steps, start=start, observe=observe, reward=reward, actions=1,
         actuation=lambda force: jnp.stack([force[0], jnp.zeros_like(force[0])]), bounds=(-FORCE, FORCE),
     )  # fmt: skip

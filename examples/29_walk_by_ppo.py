@@ -1,11 +1,11 @@
 """A quadruped learns to walk by PPO, in plain JAX and optax, one program for everything.
 
-Robots with friction and masses of their own, `plugs.walking_quadruped`, try actions that a small network proposes. An
-update collects steps of all robots, estimates advantages, and raises the clipped objective of proximal policy
+Robots with friction and masses of their own, `adapters.walking_quadruped`, try actions of a small network. An update
+collects steps of all robots, estimates advantages, and raises the clipped objective of proximal policy
 optimization by Adam, in minibatches; a `lax.scan` goes through the updates of a report.
 Goal: of new robots, 95 of 100 walk for 10 s without falling, at 0.5 m/s within 0.1 m/s on average.
 python examples/29_walk_by_ppo.py [--out walk.png] [--rough] [--updates 400] [--robots 1024]
-`train` takes other environments of `lgjax.plugs`, too. To import it, copy this file under a name such as ppo.py, as
+`train` takes other environments of `lgjax.adapters`, too. To import it, copy this file under a name such as ppo.py, as
 Python imports no name that begins with a digit.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 import lgjax
-from lgjax import plugs
+from lgjax import adapters
 from lgjax.plot import COLORS, figure, save
 
 SEED = 0
@@ -89,7 +89,7 @@ def collect(env, agent, params, carry, key):
         keys = jax.random.split(again, len(mean))
         after, state, reward, done, info = jax.vmap(env.step)(keys, state, action, params)
         # An episode that ends at its horizon would have gone on: the value of its last observation stands for that.
-        cut = info["status"] == int(plugs.EnvironmentStatus.HORIZON)
+        cut = info["status"] == int(adapters.EnvironmentStatus.HORIZON)
         last = output(agent.value, info["observation"])[:, 0]
         kept = Step(
             observation, action, log_density(agent, mean, action), reward + DISCOUNT * jnp.where(cut, last, 0),
@@ -152,7 +152,7 @@ def trainer(env, params, optimizer):
 def train(env, params, updates, report):
     """The trained agent, and the course: steps, seconds, mean rewards and falls per episode at each report.
 
-    env: an environment of `lgjax.plugs`. params: its parameters, arrays with a leading axis of robots. updates: how
+    env: an environment of `lgjax.adapters`. params: its parameters, arrays with a leading axis of robots. updates: how
     many, `report` of them between two reports.
     """
     robots = len(jax.tree.leaves(params)[0])
@@ -203,7 +203,7 @@ def walk(env, agent, params, key):
     def step(carry, _):
         observation, state, fell = carry
         observation, state, _, done, info = env.step(later, state, output(agent.mean, observation), params)
-        fell = fell | (done & (info["status"] != int(plugs.EnvironmentStatus.HORIZON)))
+        fell = fell | (done & (info["status"] != int(adapters.EnvironmentStatus.HORIZON)))
         return (observation, state, fell), Path(state.q, info["observation"][6], fell)
 
     return jax.lax.scan(step, (observation, state, jnp.zeros((), bool)), None, env.steps)[1]
@@ -212,8 +212,8 @@ def walk(env, agent, params, key):
 def main(out: str | None = None, updates: int = 400, robots: int = 1024, tests: int = 200, rough: bool = False,
          steps: int = 500, report: int = 10) -> dict:  # fmt: skip
     """The course of the training and the share of new robots that reach the goal; a figure in `out`, with a GIF."""
-    env = plugs.walking_quadruped((SPEED, 0.0, 0.0), rough=rough, steps=steps)
-    draw = jax.jit(jax.vmap(lambda key: plugs.random_params(key, env, roughness=0.02 * rough)))
+    env = adapters.walking_quadruped((SPEED, 0.0, 0.0), rough=rough, steps=steps)
+    draw = jax.jit(jax.vmap(lambda key: adapters.random_params(key, env, roughness=0.02 * rough)))
     with jax.numpy_dtype_promotion("standard"):  # also where it is strict, which optax is not
         agent, course = train(env, draw(jax.random.split(jax.random.key(SEED + 1), robots)), updates, report)
         keys = jax.random.split(jax.random.key(SEED + 2), tests)

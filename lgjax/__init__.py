@@ -106,15 +106,15 @@ __all__ = [
 
 # They are not in __all__, which lists functions and types of mechanics; nor is the setting cache_programs.
 _SPACES = (
-    "actuators", "centroidal", "collisions", "contact", "control", "conventions", "ensembles", "execution",
+    "actuators", "adapters", "centroidal", "collisions", "contact", "control", "conventions", "ensembles", "execution",
     "forces", "groups", "identification", "integrators", "loops", "maximal", "models", "multibody", "plot",
-    "plugs", "saving", "sensors", "shapes", "systems", "time_derivatives", "view",
+    "saving", "sensors", "shapes", "systems", "time_derivatives", "view",
 )  # fmt: skip
 if _typing.TYPE_CHECKING:  # or type checkers take them for private ones of an installed package
     __all__ += [
-        "actuators", "cache_programs", "centroidal", "collisions", "contact", "control", "conventions", "ensembles",
-        "execution", "forces", "groups", "identification", "integrators", "loops", "maximal", "models", "multibody",
-        "plot", "plugs", "saving", "sensors", "shapes", "systems", "time_derivatives", "view",
+        "actuators", "adapters", "cache_programs", "centroidal", "collisions", "contact", "control", "conventions",
+        "ensembles", "execution", "forces", "groups", "identification", "integrators", "loops", "maximal", "models",
+        "multibody", "plot", "saving", "sensors", "shapes", "systems", "time_derivatives", "view",
     ]  # fmt: skip
 # Kept elsewhere. They are no packages here, or Python would load a second copy of what they consist of. The files of
 # these names are for type checkers: Python finds the modules made below instead.

@@ -30,6 +30,7 @@ RENAMED = {
     "parallel": "lgjax.forward_dynamics and lgjax.inverse_dynamics",
     "parallel_forward_dynamics": "lgjax.forward_dynamics",
     "parallel_inverse_dynamics": "lgjax.inverse_dynamics",
+    "plugs": "lgjax.adapters",
     "rollout_constrained": "lgjax.rollout(..., loops=loops)",
     "variational": "lgjax.collisions",
 }

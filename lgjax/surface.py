@@ -7,6 +7,7 @@ command line shows its help at once.
 # ruff: noqa: F401
 
 # Namespaces.
+from lgjax import adapters as adapters
 from lgjax import collisions as collisions
 from lgjax import contact as contact
 from lgjax import execution as execution
@@ -16,7 +17,6 @@ from lgjax import integrators as integrators
 from lgjax import maximal as maximal
 from lgjax import multibody as multibody
 from lgjax import plot as plot
-from lgjax import plugs as plugs
 from lgjax import saving as saving
 from lgjax import shapes as shapes
 from lgjax import systems as systems

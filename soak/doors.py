@@ -25,9 +25,9 @@ import lgjax
 from lgjax import systems
 from lgjax.view.scene import Scene
 from soak import Result
+from soak.door_adapters import EAGER, others
 from soak.door_calls import doors
 from soak.door_drivers import drivers
-from soak.door_plugs import EAGER, others
 
 SECONDS = 45.0  # of one part
 # Arrays of any length are meant: fields of other sizes, regressors of other columns, vectors of any space R^n.
@@ -96,10 +96,10 @@ MEANT_ARGUMENTS = {
     ),
     ("view.show", "trajectory", "None"),  # the model at rest: what then does not fit is `highlight`
     ("view.html", "path", "empty text"),  # a folder, where the system writes no file
-    *(("plugs.flat_field()", *change) for change in (  # a field without laws reads neither time nor `args`
+    *(("adapters.flat_field()", *change) for change in (  # a field without laws reads neither time nor `args`
         ("t", "complex"), ("t", "text"), ("t", "an object"), ("args", "text"), ("args", "an object"),
     )),
-    *(("plugs.openscvx_dynamics()", name, "too long") for name in ("x", "u")),  # they hold other variables, too
+    *(("adapters.openscvx_dynamics()", name, "too long") for name in ("x", "u")),  # they hold other variables, too
     ("systems.five_bar", "actuated", "nothing in it"),  # without motors
     ("systems.slider_crank", "inertias", "an axis less"),  # one row for all bodies
     *(  # it reads the translations alone
@@ -134,7 +134,7 @@ OTHER_WORDS = {  # by which errors call an argument
 # Functions that read nothing of a model but its tree and dtype.
 TREE_ALONE = (
     *("neutral", "configuration", "conventions.", "forces.", "identification.", "specialize", "Contacts"),
-    *("plugs.flat_state", "plugs.from_flat_state"),
+    *("adapters.flat_state", "adapters.from_flat_state"),
 )
 SAME, FITS, REFUSED = "the same result", "any result or an error", "an error"
 

@@ -133,13 +133,13 @@ def _stacked(states: list) -> Any:
 
 def subjects() -> dict[str, Callable[[int], Subject]]:
     """Makers of subjects by name."""
+    from soak.gradient_adapters import ADAPTED
     from soak.gradient_drivers import DRIVERS
     from soak.gradient_further import ADDED
     from soak.gradient_mechanics import MECHANICS
-    from soak.gradient_plugs import PLUGGED
     from soak.gradient_rates import DERIVED
     from soak.gradient_steps import STEPS
     from soak.gradient_systems import READY
 
     of_groups = {f"group {name}": partial(of_group, make) for name, make in GROUPS.items()}
-    return of_groups | MECHANICS | DERIVED | DRIVERS | STEPS | ADDED | PLUGGED | READY
+    return of_groups | MECHANICS | DERIVED | DRIVERS | STEPS | ADDED | ADAPTED | READY

@@ -4,9 +4,9 @@ import inspect
 import pkgutil
 import re
 
+from soak.door_adapters import others
 from soak.door_calls import doors
 from soak.door_drivers import drivers
-from soak.door_plugs import others
 from tests.test_site import public
 
 # Without arguments; and parts of a state for the errors of adaptive steps, which the library asks for itself.

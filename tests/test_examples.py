@@ -79,7 +79,7 @@ def test_a_copy_of_the_loop_of_ppo_trains_another_environment(tmp_path, monkeypa
     ppo = importlib.import_module("ppo")
     monkeypatch.delitem(sys.modules, "ppo")
     pendulum = lgjax.models.chain(1).astype(jnp.float32)
-    env = lgjax.plugs.Environment(
+    env = lgjax.adapters.Environment(
         model=pendulum, dt=0.05, steps=20,
         start=lambda key, model: (lgjax.random_configuration(key, model), jnp.ones(model.nv, model.dtype)),
         observe=lambda model, q, v: jnp.concatenate([q.joints, v]), reward=lambda model, q, v, action: -jnp.sum(v**2),

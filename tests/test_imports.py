@@ -27,10 +27,10 @@ ROOMS["contact"] = {*ROOMS["dynamics"], "dynamics"}
 ROOMS["forces"] = {"contact", "dynamics"}
 ROOMS["robots"] = {*ROOMS["contact"], "contact", "forces"}
 ROOMS["simulate"] = {*ROOMS["collisions"], "collisions", "maximal", "contact", "forces", "robots"}
-ROOMS["plugs"] = {*ROOMS["simulate"], "simulate"}
+ROOMS["adapters"] = {*ROOMS["simulate"], "simulate"}
 ROOMS["systems"] = set(ROOMS["simulate"])
 ROOMS["plot"] = {*ROOMS["systems"], "simulate", "systems"}
-ROOMS["view"] = {*ROOMS["plot"], "plot", "plugs"}
+ROOMS["view"] = {*ROOMS["plot"], "plot", "adapters"}
 ROOMS["cli"] = {*ROOMS["plot"], "plot", "view", ""}
 # What every room may import besides the standard library, and what one room alone may.
 OUTSIDE = {"jax", "numpy"}
@@ -42,7 +42,7 @@ EXTRAS = {
     "simulate": {"tqdm", "optimistix"},
     "plot": {"matplotlib"},
     "shapes": {"scipy"},
-    "plugs": {"gymnasium"},
+    "adapters": {"gymnasium"},
     "view": {"viser", "matplotlib", "PIL"},
     "cli": {"pinocchio", "mujoco"},
 }
@@ -140,7 +140,7 @@ def test_the_core_needs_no_extra():
         "            lambda: lgjax.view.picture(lgjax.models.chain(1), None, 'a.png'),\n"
         "            lambda: lgjax.view.show(lgjax.models.chain(1)), lambda: progress_bar(True, 5, 1.0),\n"
         "            lambda: lgjax.identification.identify(lgjax.models.chain(1), (), None),\n"
-        "            lambda: lgjax.plugs.Space((1,), np.zeros(1), np.ones(1)).gymnasium()):\n"
+        "            lambda: lgjax.adapters.Space((1,), np.zeros(1), np.ones(1)).gymnasium()):\n"
         "    try:\n"
         "        ask()\n"
         "    except ImportError as error:\n"

@@ -175,7 +175,7 @@ def searches():
     stepping = contact.TimeStepping()
     made += [control.ControlSystem.of_model(m, 0.01, contacts=touching(), method=stepping, substeps=2)]
     made += [control.PredictiveController(system=made[0], steps=3, running=0.1 * goals[0] + goals[4])]
-    made += [lgjax.plugs.Environment(model=m, dt=0.1, steps=3, start=start, observe=seen, reward=reward)]
+    made += [lgjax.adapters.Environment(model=m, dt=0.1, steps=3, start=start, observe=seen, reward=reward)]
     unknown = [make(m) for make in (masses, inertias, viscous, coulomb, armature, gear, placements)]
     unknown += [unknown[0] + unknown[2], frames(m, [m.tree.frames[0][0]] if m.tree.frames else [])]
     qs, vs = jax.tree.map(lambda x: x[None], (q, v))
@@ -183,7 +183,7 @@ def searches():
     records = [told.TorqueRecord(qs, vs, vs, vs, 1.0), told.MotionRecord((q, v), vs, qs, 0.1, 1.0)]
     records += [told.BatchedRecord(records[0]), told.PoseRecord(qs, SE3.identity(m.dtype, (1,)), 1.0, frame)]
     chances = told.log_likelihood(m, records[0], unknown[0])
-    rest = [control.Stagewise(held), chances, lgjax.plugs.flat_field(m)]
+    rest = [control.Stagewise(held), chances, lgjax.adapters.flat_field(m)]
     return [*goals, sum(goals[:2]), *made, *unknown, *records, *rest]
 
 
@@ -259,7 +259,7 @@ def test_a_pickled_system_and_a_pickled_field_do_the_same():
     x, u = (lgjax.neutral(m), jnp.ones(2)), jnp.ones(2)
     again = WAYS["pickle"](control_system)
     jax.tree.map(np.testing.assert_array_equal, again.step(x, u), control_system.step(x, u))
-    y = lgjax.plugs.flat_state(m, *x)
+    y = lgjax.adapters.flat_state(m, *x)
     np.testing.assert_array_equal(WAYS["pickle"](field)(0.0, y), field(0.0, y))
 
 

@@ -26,7 +26,7 @@ NAMESPACES = (
         "groups",
         "integrators",
     ),
-    *("identification", "loops", "maximal", "models", "multibody", "plot", "plugs", "saving", "sensors", "shapes"),
+    *("identification", "loops", "maximal", "models", "multibody", "plot", "adapters", "saving", "sensors", "shapes"),
     *("systems", "time_derivatives", "view"),
 )
 # The same word for the same idea in another setting: the namespace says which.
@@ -159,10 +159,10 @@ def described(docstring: str) -> list[str]:
 def first_met() -> list[str]:
     """Functions and, of the namespaces for contact, control and learning, those that drive them."""
     flat = [name for name in lgjax.__all__ if inspect.isfunction(getattr(lgjax, name))]
-    spaces = [(place, getattr(lgjax, place)) for place in ("contact", "control", "plugs")]
+    spaces = [(place, getattr(lgjax, place)) for place in ("contact", "control", "adapters")]
     further = [f"{at}.{x}" for at, space in spaces for x in names(space) if inspect.isfunction(getattr(space, x))]
     classes = ["Contacts", "Joint", "Body", "contact.TimeStepping", "contact.EventDriven", "contact.HeightField"]
-    return flat + further + classes + ["control.ControlSystem.of_model", "plugs.Environment", "shapes.distance"]
+    return flat + further + classes + ["control.ControlSystem.of_model", "adapters.Environment", "shapes.distance"]
 
 
 @pytest.mark.parametrize("name", first_met())

@@ -37,7 +37,7 @@ def show(
     """Show a motion in the browser, with a time slider, speed, a camera that follows, and panels; returns the server.
 
     model, trajectory:
-    * a `Model`, a `Robot` or a `plugs.Environment` with a `Trajectory`, an `Ensemble`, a Configuration, anything with
+    * a `Model`, `Robot` or `adapters.Environment` with a `Trajectory`, an `Ensemble`, a Configuration, anything with
       `ts` and `q`, or a tuple (ts, q) or (ts, q, v); without a trajectory the panel moves the joints;
     * a shape of `lgjax.shapes` with the result of `collisions.bounce`, and planes=;
     * a `maximal.System` with the result of `maximal.integrate`;

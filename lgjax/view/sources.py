@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax import maximal
+from lgjax.adapters.environment import Environment
 from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.energy import kinetic_energy, potential_energy
 from lgjax.dynamics.kinematics import forward_kinematics
@@ -19,7 +20,6 @@ from lgjax.groups.ts2 import TangentPoint
 from lgjax.multibody.configuration import neutral
 from lgjax.multibody.model import Configuration, Model
 from lgjax.numerics import checks
-from lgjax.plugs.environment import Environment
 from lgjax.robots.robot import Robot
 from lgjax.shapes import Shape
 from lgjax.systems.closed_loops import LoopProblem

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from jax import jit
 
+from lgjax.adapters.environment import EnvironmentStatus
 from lgjax.collisions import BounceStatus
 from lgjax.contact import ContactStatus
 from lgjax.dynamics.inverse_kinematics import IKStatus
@@ -14,7 +15,6 @@ from lgjax.dynamics.loops import LoopStatus
 from lgjax.integrators import Status
 from lgjax.maximal import Status as MaximalStatus
 from lgjax.numerics.status import Flags, flag
-from lgjax.plugs.environment import EnvironmentStatus
 from lgjax.shapes import DistanceStatus
 from lgjax.simulate.control import OptimizeStatus
 from lgjax.simulate.identification import IdentifyStatus

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax import Robot, actuators, contact, control, conventions, forces, loops, plugs, sensors
+from lgjax import Robot, actuators, adapters, contact, control, conventions, forces, loops, sensors
 from lgjax import identification as idn
 
 MODEL = lgjax.models.quadruped()
@@ -32,9 +32,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "from_mujoco": lambda m: conventions.from_mujoco(m, *MUJOCO),
     "to_pinocchio": lambda m: conventions.to_pinocchio(m, Q, V),
     "from_pinocchio": lambda m: conventions.from_pinocchio(m, *PINOCCHIO),
-    "flat_state": lambda m: plugs.flat_state(m, Q, V),
-    "from_flat_state": lambda m: plugs.from_flat_state(m, jnp.concatenate(MUJOCO[:2])),
-    "flat_field": lambda m: plugs.flat_field(m, None)(0.0, plugs.flat_state(MODEL, Q, V), None),
+    "flat_state": lambda m: adapters.flat_state(m, Q, V),
+    "from_flat_state": lambda m: adapters.from_flat_state(m, jnp.concatenate(MUJOCO[:2])),
+    "flat_field": lambda m: adapters.flat_field(m, None)(0.0, adapters.flat_state(MODEL, Q, V), None),
     "rollout_memory": lambda m: control.rollout_memory(m, 4),
     "inline": lambda m: len(lgjax.view.inline(m, MOTION)._repr_html_()) > 1000,
     "couple_joints": lambda m: lgjax.loops.loop_residual(MODEL, loops.couple_joints(m, HIP, THIGH, (0.0, 1.0)), Q),

@@ -148,7 +148,7 @@ def test_sensors_of_a_file_are_observed_of_each_copy(seen):
 def test_an_environment_observes_the_sensors_of_a_file(seen):
     """At the states, of the robot and of a heavier one; their noise is that of the file, drawn by the caller."""
     key = seen.keyframes["bent"]
-    environment = lgjax.plugs.Environment(
+    environment = lgjax.adapters.Environment(
         model=seen, dt=0.01, steps=10, start=lambda k, model: (key.q, key.v), observe=seen.sensors,
         reward=lambda model, q, v, action: -v[0] ** 2, substeps=2,
     )  # fmt: skip

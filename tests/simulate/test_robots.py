@@ -144,7 +144,7 @@ def test_systems_and_environments_take_the_same_steps_as_rollouts():
     tangent = jnp.array([0.1, -0.2, 0.3])
     state = system.retract((q, v, activation), tangent)
     np.testing.assert_allclose(system.difference((q, v, activation), state), tangent, rtol=1e-12)
-    environment = lgjax.plugs.Environment(
+    environment = lgjax.adapters.Environment(
         model=robot, dt=0.02, steps=10, start=lambda key, model: start(robot), substeps=4, method=TimeStepping(),
         observe=lambda model, q, v: jnp.concatenate([q.joints, v]), reward=lambda model, q, v, action: -v[0] ** 2,
     )  # fmt: skip

@@ -201,7 +201,7 @@ def test_contact_forces_are_arrows_from_the_points_that_touch(chain):
 
 
 def test_an_environment_is_drawn_with_what_its_robot_touches():
-    walk = lgjax.plugs.walking_quadruped()
+    walk = lgjax.adapters.walking_quadruped()
     _, state = walk.reset(jax.random.key(0))
     drawn = scene_of(walk, state.q)
     expected = scene_of(walk.mechanism, state.q, contacts=walk.contacts)

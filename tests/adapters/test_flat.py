@@ -13,7 +13,7 @@ import pytest
 import scipy.integrate
 
 import lgjax
-from lgjax import plugs
+from lgjax import adapters
 from lgjax.integrators import DORMAND_PRINCE85
 
 RNG = np.random.default_rng(5)
@@ -29,7 +29,7 @@ def controller(t, q, v, gain=1.0):
     return gain * jnp.cos(3 * t) * PUSH - 0.1 * v
 
 
-FIELD = plugs.flat_field(MODEL, controller)
+FIELD = adapters.flat_field(MODEL, controller)
 
 
 def end():
@@ -40,32 +40,32 @@ def end():
 
 @jax.jit
 def miss(y, q, v):
-    found = plugs.from_flat_state(MODEL, y)
+    found = adapters.from_flat_state(MODEL, y)
     return jnp.max(jnp.abs(jnp.concatenate([lgjax.difference(MODEL, q, found[0]), found[1] - v])))
 
 
 def test_flat_states_come_back():
     assert {"free", "spherical", "revolute", "prismatic"} <= KINDS
-    y = plugs.flat_state(MODEL, Q, V)
+    y = adapters.flat_state(MODEL, Q, V)
     assert miss(y, Q, V) < 1e-14
     # the length of quaternions does not count
     assert miss(y.at[3:7].multiply(-1.7), Q, V) < 1e-14
-    assert plugs.flat_state(MODEL, *jax.tree.map(lambda x: jnp.stack([x, x]), (Q, V))).shape == (2, len(y))
+    assert adapters.flat_state(MODEL, *jax.tree.map(lambda x: jnp.stack([x, x]), (Q, V))).shape == (2, len(y))
     several = jnp.stack([V, V, V])
-    assert plugs.flat_state(MODEL, Q, several).shape == (3, len(y))  # one configuration, three velocities
+    assert adapters.flat_state(MODEL, Q, several).shape == (3, len(y))  # one configuration, three velocities
     with pytest.raises(ValueError, match="nq \\+ nv = "):
-        plugs.from_flat_state(MODEL, y[1:])
+        adapters.from_flat_state(MODEL, y[1:])
     with pytest.raises(TypeError, match="v is None, expected an array"):
-        plugs.flat_state(MODEL, Q, None)
+        adapters.flat_state(MODEL, Q, None)
     with pytest.raises(ValueError, match=r"y has shape \(2, \d+\), one state of"):
         FIELD(0.0, jnp.stack([y, y]))
     with pytest.raises(TypeError, match="expected a function of"):
-        plugs.flat_field(MODEL, "damper")
+        adapters.flat_field(MODEL, "damper")
 
 
 def test_scipy_follows_the_rollout():
     field = jax.jit(FIELD)
-    start = plugs.flat_state(MODEL, Q, V)
+    start = adapters.flat_state(MODEL, Q, V)
     found = scipy.integrate.solve_ivp(
         lambda t, y: np.asarray(field(t, y)), (0, END), start, method="DOP853", rtol=1e-12, atol=1e-12
     )
@@ -88,12 +88,12 @@ def test_diffrax_follows_the_rollout_and_differentiates_it():
                 diffrax.ODETerm(field), solver, 0.0, END, 0.01, start, gain, stepsize_controller=tight
             ).ys[-1]  # fmt: skip
 
-    last = jax.jit(lambda: solve(FIELD, plugs.flat_state(MODEL, Q, V), 1.0, diffrax.Dopri8()))()
+    last = jax.jit(lambda: solve(FIELD, adapters.flat_state(MODEL, Q, V), 1.0, diffrax.Dopri8()))()
     assert miss(last, *end()) < 1e-10
     # its derivatives with respect to args, which the controller is given
     rod = lgjax.models.chain(1)
-    start = plugs.flat_state(rod, lgjax.neutral(rod), jnp.ones(1))
-    field = plugs.flat_field(rod, lambda t, q, v, gain: -gain * v)
+    start = adapters.flat_state(rod, lgjax.neutral(rod), jnp.ones(1))
+    field = adapters.flat_field(rod, lambda t, q, v, gain: -gain * v)
     fall = jax.jit(jax.value_and_grad(lambda gain: solve(field, start, gain, diffrax.Tsit5())[0]))
     h = 1e-5
     (_, slope), (ahead, _), (behind, _) = (fall(jnp.asarray(x)) for x in (0.1, 0.1 + h, 0.1 - h))
@@ -103,20 +103,20 @@ def test_diffrax_follows_the_rollout_and_differentiates_it():
 # ---- OpenSCvx
 def test_functions_for_openscvx_are_the_parts_of_the_field():
     """In vectors where other things come first, in its own precision, with a mass from its parameters."""
-    nq, n = len(plugs.flat_state(MODEL, Q, V)) - MODEL.nv, MODEL.nv
+    nq, n = len(adapters.flat_state(MODEL, Q, V)) - MODEL.nv, MODEL.nv
     qpos, qvel = SimpleNamespace(name="place", slice=slice(2, 2 + nq)), SimpleNamespace(name="speed", slice=None)
     qvel.slice, control = slice(2 + nq, 2 + nq + n), SimpleNamespace(slice=slice(1, 1 + n))
     heavier = lambda params: MODEL.replace(inertias=MODEL.inertias.scaled(params["mass"] * jnp.ones(MODEL.nbodies)))
-    found = plugs.openscvx_dynamics(heavier, qpos, qvel, control, lambda u: 2 * u)
-    y, u = plugs.flat_state(MODEL, Q, V), jnp.asarray(RNG.normal(size=n))
+    found = adapters.openscvx_dynamics(heavier, qpos, qvel, control, lambda u: 2 * u)
+    y, u = adapters.flat_state(MODEL, Q, V), jnp.asarray(RNG.normal(size=n))
     x, params = jnp.concatenate([jnp.ones(2), y, jnp.ones(1)]), {"mass": jnp.asarray(1.5)}
     parts = [found[name](x, jnp.concatenate([jnp.ones(1), u]), 0, params) for name in ("place", "speed")]
-    expected = plugs.flat_field(heavier(params), lambda t, q, v: 2 * u)(0.0, y)
+    expected = adapters.flat_field(heavier(params), lambda t, q, v: 2 * u)(0.0, y)
     np.testing.assert_array_equal(jnp.concatenate(parts), expected)
     wrong = {"model must be a Model or a function": ("arm", qpos), "qpos must be a variable": (MODEL, "place")}
     for message, given in wrong.items():
         with pytest.raises(TypeError, match=message):
-            plugs.openscvx_dynamics(*given, qvel, control)
+            adapters.openscvx_dynamics(*given, qvel, control)
     for given, message in (((x[:-3], u), "qvel has"), ((x.astype(int), u), "x must be a vector")):
         with pytest.raises((TypeError, ValueError), match=message):
             found["place"](*given, 0, params)
@@ -133,7 +133,7 @@ for state, last, most in ((qpos, 1.0, 3.0), (qvel, 0.0, 20.0)):
     state.guess = np.linspace([0.0], [last], N)
 torque.min, torque.max, torque.guess = [-10.0], [10.0], np.zeros((N, 1))
 problem = ox.Problem(
-    dynamics={}, byof={"dynamics": lgjax.plugs.openscvx_dynamics(model, qpos, qvel, torque)}, states=[qpos, qvel],
+    dynamics={}, byof={"dynamics": lgjax.adapters.openscvx_dynamics(model, qpos, qvel, torque)}, states=[qpos, qvel],
     controls=[torque], time=ox.Time(initial=0.0, final=duration, min=0.0, max=duration), N=N, constraints=[],
     float_dtype="float64", discretizer={"dis_type": "ZOH", "diffrax_kwargs": {"rtol": 1e-9, "atol": 1e-9}},
 )

@@ -10,8 +10,8 @@ import pytest
 import scipy.integrate
 
 import lgjax
-from lgjax.plugs import Environment, EnvironmentParams, EnvironmentStatus
-from lgjax.plugs.environment import EnvironmentState
+from lgjax.adapters import Environment, EnvironmentParams, EnvironmentStatus
+from lgjax.adapters.environment import EnvironmentState
 
 STEPS, DT = 5, 0.05
 MODEL = lgjax.models.chain(1)

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lgjax.adapters.flat import flat_field
 from lgjax.multibody.arguments import checked_model
 from lgjax.multibody.model import Mechanism, Model
 from lgjax.numerics import checks
-from lgjax.plugs.flat import flat_field
 
 Array = jax.Array
 

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from lgjax.adapters.environment import Environment, EnvironmentParams, EnvironmentStatus
 from lgjax.numerics import checks
-from lgjax.plugs.environment import Environment, EnvironmentParams, EnvironmentStatus
 
 
 def gymnasium() -> ModuleType:

@@ -1,6 +1,6 @@
-"""Plugs, and mechanisms under controllers and forces of a user, at degenerate states, for `gradients.py`.
+"""Adapters, and mechanisms under controllers and forces of a user, at degenerate states, for `gradients.py`.
 
-The plugs import no other program, and neither do their subjects: OpenSCvx reads a name and slices of its states.
+The adapters import no other program, and neither do their subjects: OpenSCvx reads a name and slices of its states.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax import control, forces, plugs
+from lgjax import adapters, control, forces
 from soak.gradient_drivers import H
 from soak.gradient_mechanics import SHORT, ball, cart, of_mechanism, points, tree
 from soak.gradient_rates import shoulder
 from soak.gradient_subjects import Subject
 
 
-# ---- plugs
+# ---- adapters
 def _law(t: Any, q: Any, v: jax.Array, args: jax.Array) -> jax.Array:
     return args * jnp.cos(3 * t) - 0.1 * v
 
@@ -33,22 +33,22 @@ def _push(m: lgjax.Model, args: jax.Array) -> jax.Array:
 
 def _flat_field(m: lgjax.Model, q: Any, v: jax.Array, x: jax.Array) -> jax.Array:
     """At a state whose quaternions are too long, as solvers leave them, under a law that is given x."""
-    field = plugs.flat_field(m, _law, lambda t, q, v, args: _push(m, args))
-    return field(jnp.asarray(0.3, x.dtype), 1.2 * plugs.flat_state(m, q, v), x)
+    field = adapters.flat_field(m, _law, lambda t, q, v, args: _push(m, args))
+    return field(jnp.asarray(0.3, x.dtype), 1.2 * adapters.flat_state(m, q, v), x)
 
 
 def _from_flat_state(m: lgjax.Model, q: Any, v: jax.Array, x: jax.Array) -> Any:
-    return plugs.from_flat_state(m, (1.2 + x[0]) * plugs.flat_state(m, q, v))
+    return adapters.from_flat_state(m, (1.2 + x[0]) * adapters.flat_state(m, q, v))
 
 
 def _openscvx(m: lgjax.Model, q: Any, v: jax.Array, x: jax.Array) -> list[jax.Array]:
     """In vectors with other entries at their ends, of a mechanism whose mass is a parameter of the problem."""
-    y, n = plugs.flat_state(m, q, v), m.nv
+    y, n = adapters.flat_state(m, q, v), m.nv
     nq = len(y) - n
     place, speed = (SimpleNamespace(name=name, slice=slice(*ends))
                     for name, ends in (("place", (1, 1 + nq)), ("speed", (1 + nq, 1 + nq + n))))  # fmt: skip
     heavier = lambda params: m.replace(inertias=m.inertias.scaled(params["mass"] * jnp.ones(m.nbodies, x.dtype)))
-    found = plugs.openscvx_dynamics(heavier, place, speed, SimpleNamespace(slice=slice(0, n)), lambda u: 2 * u,
+    found = adapters.openscvx_dynamics(heavier, place, speed, SimpleNamespace(slice=slice(0, n)), lambda u: 2 * u,
                                     partial(_push, m))  # fmt: skip
     vector, params = jnp.concatenate([x[:1], y, x[:1]]), {"mass": 1.5 + x[0]}
     return [f(vector, jnp.concatenate([x, x[:1]]), 0, params) for f in found.values()]
@@ -60,8 +60,8 @@ def _start(key: jax.Array, m: lgjax.Model) -> Any:
     return lgjax.retract(m, lgjax.neutral(m), 0.1 * noise[0]), noise[1] * jnp.sum(m.gravity)
 
 
-def _environment(m: lgjax.Model, steps: int) -> plugs.Environment:
-    return plugs.Environment(
+def _environment(m: lgjax.Model, steps: int) -> adapters.Environment:
+    return adapters.Environment(
         model=m, dt=H, steps=steps, start=_start, bounds=(-2.0, 2.0),
         observe=lambda m, q, v: jnp.concatenate([lgjax.center_of_mass(m, q), v]),
         reward=lambda m, q, v, action: lgjax.potential_energy(m, q) - jnp.sum(v * v) - 0.1 * jnp.sum(action**2),
@@ -73,7 +73,7 @@ def _env_step(steps: int, m: lgjax.Model, q: Any, v: jax.Array, x: jax.Array) ->
     made, params = _environment(m, steps), m.replace(gravity=m.gravity * (1 + 0.1 * x[0]))
     n = made.num_actions
     action = 0.5 + jnp.resize(x, (n,)) + jnp.asarray(3.0 * (np.arange(n) % 3 == 2), x.dtype)
-    state = plugs.EnvironmentState(q, v, jnp.zeros((), jnp.int32))
+    state = adapters.EnvironmentState(q, v, jnp.zeros((), jnp.int32))
     found, after, reward, _, info = made.step(jax.random.key(7), state, action, params)
     return found, after.q, after.v, reward, info["observation"]
 
@@ -85,7 +85,7 @@ def _env_reset(m: lgjax.Model, q: Any, v: jax.Array, x: jax.Array) -> Any:
 
 
 STATES: dict[str, Callable] = {
-    "flat_state": lambda m, q, v, x: plugs.flat_state(m, q, v),
+    "flat_state": lambda m, q, v, x: adapters.flat_state(m, q, v),
     "from_flat_state": _from_flat_state,
 }
 EPISODES: dict[str, Callable] = {
@@ -199,7 +199,7 @@ def _of(places: tuple, functions: dict[str, Callable], second: bool | str) -> di
 CART, FREE, SHOULDER, POINTS = (
     ("a cart", cart), ("a free body", ball), ("a shoulder", shoulder), ("point masses", points)
 )  # fmt: skip
-PLUGGED: dict[str, Callable[[int], Subject]] = {
+ADAPTED: dict[str, Callable[[int], Subject]] = {
     **_of((("a tree", tree), POINTS), STATES, SHORT),
     **_of((FREE, POINTS), {"flat_field": _flat_field}, SHORT),
     **_of((SHOULDER,), {"flat_field": _flat_field}, SHORT),

@@ -1,15 +1,15 @@
-"""Plugs: mechanisms in the conventions of other programs, none of which is imported before it is needed.
+"""Adapters: mechanisms in the conventions of other programs, none of which is imported before it is needed.
 
 An environment for reinforcement learning, a quadruped that is to walk, vector environments of gymnasium, a vector field
 for diffrax, dynamics for OpenSCvx. Read first: `environment.py`; `flat.py` has the flat coordinates of the last two.
 """
 
-from lgjax.plugs.environment import Environment, EnvironmentParams, EnvironmentState, EnvironmentStatus
-from lgjax.plugs.flat import flat_field, flat_state, from_flat_state
-from lgjax.plugs.gymnasium_vector import gymnasium_vector
-from lgjax.plugs.legged import Walk, random_params, walking_quadruped
-from lgjax.plugs.openscvx import openscvx_dynamics
-from lgjax.plugs.space import Space
+from lgjax.adapters.environment import Environment, EnvironmentParams, EnvironmentState, EnvironmentStatus
+from lgjax.adapters.flat import flat_field, flat_state, from_flat_state
+from lgjax.adapters.gymnasium_vector import gymnasium_vector
+from lgjax.adapters.legged import Walk, random_params, walking_quadruped
+from lgjax.adapters.openscvx import openscvx_dynamics
+from lgjax.adapters.space import Space
 
 __all__ = [
     "Environment",

@@ -22,6 +22,6 @@ class Space(NamedTuple):
 
     def gymnasium(self) -> Any:
         """The same as a `gymnasium.spaces.Box`. Raises ImportError that names the extra, if it is not installed."""
-        from lgjax.plugs.gymnasium_vector import gymnasium
+        from lgjax.adapters.gymnasium_vector import gymnasium
 
         return gymnasium().spaces.Box(self.low, self.high, self.shape, self.dtype)

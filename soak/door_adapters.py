@@ -1,4 +1,4 @@
-"""Valid calls of viewers, plugs, joints of users, importers and ready systems, for `doors.py`."""
+"""Valid calls of viewers, adapters, joints of users, importers and ready systems, for `doors.py`."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import lgjax
-from lgjax import collisions, control, groups, integrators, maximal, plot, plugs, saving, shapes, systems, view
+from lgjax import adapters, collisions, control, groups, integrators, maximal, plot, saving, shapes, systems, view
 from lgjax.multibody.models import multirotor_with_arms as manipulator
 from lgjax.view import sources
 from lgjax.view.scene import finished
@@ -24,7 +24,7 @@ from tests.dynamics import trees
 # Calls that cannot be traced.
 EAGER = (
     *("ensemble", "monte_carlo", "load_", "optimize_controls", "plot.", "view.", "joint_kind", "saving."),
-    *("plugs.gymnasium", "plugs.walking"),
+    *("adapters.gymnasium", "adapters.walking"),
     *("integrators.Tableau", "integrators.CommutatorFreeTable", "integrators.Flow", "integrators.Composition"),
 )
 MJCF = """<mujoco model="m"><worldbody><body name="a"><joint name="j" axis="0 1 0"/>
@@ -112,28 +112,28 @@ def of_environments() -> Calls:
     }  # fmt: skip
 
     def episode(**given: Any) -> Any:
-        made = plugs.Environment(**given)
+        made = adapters.Environment(**given)
         _, state = made.reset(key)
         return made.step(key, state, jnp.zeros(made.num_actions)), made.observation_size
 
-    made = plugs.Environment(**given)
-    state = plugs.EnvironmentState(lgjax.neutral(m), jnp.zeros(2), jnp.zeros((), jnp.int32))
+    made = adapters.Environment(**given)
+    state = adapters.EnvironmentState(lgjax.neutral(m), jnp.zeros(2), jnp.zeros((), jnp.int32))
     return {
-        "plugs.Environment": (episode, (), given),
-        "plugs.Environment(contacts=)": (lambda **more: episode(**given | more), (), {
+        "adapters.Environment": (episode, (), given),
+        "adapters.Environment(contacts=)": (lambda **more: episode(**given | more), (), {
             "contacts": touching(), "method": lgjax.contact.TimeStepping(),
         }),
-        "plugs.Environment.reset": (made.reset, (key,), {"params": m}),
-        "plugs.Environment.step": (made.step, (key, state, jnp.zeros(2)), {"params": m}),
-        "plugs.Environment.system": (lambda **given: made.system(**given) and (), (), {"model": m}),
-        "plugs.walking_quadruped": (lambda **given: plugs.walking_quadruped(**given) and (), (), {
+        "adapters.Environment.reset": (made.reset, (key,), {"params": m}),
+        "adapters.Environment.step": (made.step, (key, state, jnp.zeros(2)), {"params": m}),
+        "adapters.Environment.system": (lambda **given: made.system(**given) and (), (), {"model": m}),
+        "adapters.walking_quadruped": (lambda **given: adapters.walking_quadruped(**given) and (), (), {
             "command": (0.5, 0.0, 0.0), "spread": (0.1, 0.0, 0.0), "rough": True, "dtype": jnp.float64, "dt": 0.02,
             "substeps": 4, "steps": 9, "stiffness": 40.0, "damping": 1.5, "reach": 0.4, "friction": 0.8,
         }),
-        "plugs.random_params": (plugs.random_params, (key, plugs.walking_quadruped(rough=True)), {
+        "adapters.random_params": (adapters.random_params, (key, adapters.walking_quadruped(rough=True)), {
             "masses": (0.8, 1.2), "friction": (0.5, 1.0), "roughness": 0.02,
         }),
-        "plugs.gymnasium_vector": (lambda **given: plugs.gymnasium_vector(**given) and (), (), {
+        "adapters.gymnasium_vector": (lambda **given: adapters.gymnasium_vector(**given) and (), (), {
             "environment": made, "batch": 2, "params": None, "seed": 1,
         }),
     }  # fmt: skip
@@ -142,28 +142,28 @@ def of_environments() -> Calls:
 def of_flat_states() -> Calls:
     m = lgjax.models.random_tree(16, 4, kinds=("spherical", "revolute", "prismatic"))
     q, v = lgjax.neutral(m), jnp.zeros(m.nv)
-    y, push = plugs.flat_state(m, q, v), lambda t, q, v: jnp.zeros((4, 6))
+    y, push = adapters.flat_state(m, q, v), lambda t, q, v: jnp.zeros((4, 6))
     nq, law = len(y) - m.nv, lambda t, q, v: -v
     place, speed = SimpleNamespace(name="q", slice=slice(0, nq)), SimpleNamespace(name="v", slice=slice(nq, len(y)))
     command = SimpleNamespace(name="u", slice=slice(0, m.nv))
-    dynamics = plugs.openscvx_dynamics(m, place, speed, command)
+    dynamics = adapters.openscvx_dynamics(m, place, speed, command)
 
     def taken(**given: Any) -> list:
-        made = plugs.openscvx_dynamics(**given)
+        made = adapters.openscvx_dynamics(**given)
         return [function(y, v, 0, {}) for function in made.values()]
 
     return {
-        "plugs.flat_state": (plugs.flat_state, (m, q, v), {}),
-        "plugs.from_flat_state": (plugs.from_flat_state, (m, y), {}),
-        "plugs.flat_field": (lambda **given: plugs.flat_field(**given)(0.0, y), (), {
+        "adapters.flat_state": (adapters.flat_state, (m, q, v), {}),
+        "adapters.from_flat_state": (adapters.from_flat_state, (m, y), {}),
+        "adapters.flat_field": (lambda **given: adapters.flat_field(**given)(0.0, y), (), {
             "model": m, "controller": law, "wrenches": push,
         }),
-        "plugs.flat_field()": (plugs.flat_field(m), (0.0, y), {"args": None}),
-        "plugs.openscvx_dynamics": (taken, (), {
+        "adapters.flat_field()": (adapters.flat_field(m), (0.0, y), {"args": None}),
+        "adapters.openscvx_dynamics": (taken, (), {
             "model": m, "qpos": place, "qvel": speed, "control": command, "actuation": lambda u: u,
             "wrenches": lambda u: jnp.zeros((4, 6)),
         }),
-        "plugs.openscvx_dynamics()": (
+        "adapters.openscvx_dynamics()": (
             lambda x, u: (dynamics["q"](x, u, 0, {}), dynamics["v"](x, u, 0, {})), (y, v), {},
         ),
     }  # fmt: skip

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import lgjax
-from lgjax import plugs
-from lgjax.plugs import EnvironmentStatus
-from tests.plugs.test_environment import MODEL, STEPS, environment, models
+from lgjax import adapters
+from lgjax.adapters import EnvironmentStatus
+from tests.adapters.test_environment import MODEL, STEPS, environment, models
 
 gymnasium = pytest.importorskip("gymnasium")
 from gymnasium.utils import env_checker  # noqa: E402
@@ -19,7 +19,7 @@ class Single(gymnasium.Env):
 
     def __init__(self, env, seed=0):
         self.metadata = {"render_modes": []}
-        self.vector = plugs.gymnasium_vector(env, 1, seed=seed)
+        self.vector = adapters.gymnasium_vector(env, 1, seed=seed)
         self.action_space, self.observation_space = (
             self.vector.single_action_space,
             self.vector.single_observation_space,
@@ -64,7 +64,7 @@ def test_the_vector_is_that_of_gymnasium():
     """Spaces, types, shapes and the entries of info, beside `SyncVectorEnv` of single copies."""
     mode = gymnasium.vector.AutoresetMode.SAME_STEP
     theirs = gymnasium.vector.SyncVectorEnv([lambda: Single(falling())] * 3, autoreset_mode=mode)
-    ours = plugs.gymnasium_vector(falling(), 3)
+    ours = adapters.gymnasium_vector(falling(), 3)
     assert isinstance(ours, gymnasium.vector.VectorEnv)
     assert ours.metadata["autoreset_mode"] == theirs.metadata["autoreset_mode"]
     for name in ("action_space", "observation_space", "single_action_space", "single_observation_space", "num_envs"):
@@ -91,7 +91,7 @@ def test_the_vector_is_that_of_gymnasium():
 def test_a_vector_takes_the_steps_of_its_environment():
     env, factors = falling(), jnp.asarray([1.0, 2.0, 4.0])
     params = models(factors)
-    vector = plugs.gymnasium_vector(env, 3, params, seed=5)
+    vector = adapters.gymnasium_vector(env, 3, params, seed=5)
     observations, _ = vector.reset()
     again, _ = vector.reset(seed=5)
     np.testing.assert_array_equal(observations, again)
@@ -122,7 +122,7 @@ def test_a_vector_takes_the_steps_of_its_environment():
 
 
 def test_a_wrapper_of_gymnasium_takes_a_vector():
-    vector = gymnasium.wrappers.vector.RecordEpisodeStatistics(plugs.gymnasium_vector(environment(), 2))
+    vector = gymnasium.wrappers.vector.RecordEpisodeStatistics(adapters.gymnasium_vector(environment(), 2))
     vector.reset()
     total = np.zeros(2)
     for _ in range(STEPS):
@@ -133,15 +133,15 @@ def test_a_wrapper_of_gymnasium_takes_a_vector():
 
 
 def test_wrong_arguments_are_named():
-    vector = plugs.gymnasium_vector(environment(), 2)
+    vector = adapters.gymnasium_vector(environment(), 2)
     with pytest.raises(RuntimeError, match=r"call reset\(\) before the first step\(\)"):
         vector.step(np.zeros((2, 1)))
     with pytest.raises(ValueError, match=r"no options for a reset, got \['mass'\]"):
         vector.reset(options={"mass": 1})
     with pytest.raises(TypeError, match="environment must be an Environment, got 'quadruped'"):
-        plugs.gymnasium_vector("quadruped", 2)
+        adapters.gymnasium_vector("quadruped", 2)
     with pytest.raises(ValueError, match="batch must be a positive integer"):
-        plugs.gymnasium_vector(environment(), 0)
+        adapters.gymnasium_vector(environment(), 0)
     with pytest.raises(ValueError, match=r"params have an array of shape \(3,.*expected a leading axis of 2"):
-        plugs.gymnasium_vector(environment(), 2, models(jnp.ones(3)))
-    assert lgjax.plugs.gymnasium_vector is plugs.gymnasium_vector
+        adapters.gymnasium_vector(environment(), 2, models(jnp.ones(3)))
+    assert lgjax.adapters.gymnasium_vector is adapters.gymnasium_vector

@@ -10,16 +10,16 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 import lgjax
-from lgjax import plugs
-from lgjax.plugs import EnvironmentParams, EnvironmentStatus, Walk
-from lgjax.plugs.legged import STAND
+from lgjax import adapters
+from lgjax.adapters import EnvironmentParams, EnvironmentStatus, Walk
+from lgjax.adapters.legged import STAND
 
 RNG = np.random.default_rng(2)
 
 
 @cache
 def environment(**options):
-    return plugs.walking_quadruped(**{"dtype": jnp.float64, **options})
+    return adapters.walking_quadruped(**{"dtype": jnp.float64, **options})
 
 
 def state(tilt=(0.1, -0.2, 0.3), height=0.3, joints=None, v=None, dtype=jnp.float64):
@@ -108,7 +108,7 @@ def test_the_servos_pull_to_the_targets_within_the_efforts():
 
 def test_random_robots_have_masses_frictions_and_grounds_of_their_own():
     env = environment(rough=True)
-    draw = lambda key: plugs.random_params(key, env, (0.8, 1.2), (0.4, 0.9), 0.02)
+    draw = lambda key: adapters.random_params(key, env, (0.8, 1.2), (0.4, 0.9), 0.02)
     found = jax.vmap(draw)(jax.random.split(jax.random.key(1), 200))
     factors = np.asarray(found.model.inertias.mass / env.mechanism.inertias.mass)
     assert factors.shape == (200, 13)
@@ -122,7 +122,7 @@ def test_random_robots_have_masses_frictions_and_grounds_of_their_own():
     assert np.all(np.abs(one(places)[0]) < 1e-12)  # level where episodes begin
     np.testing.assert_allclose(np.std(field.heights[:, 10:]), 0.02, rtol=0.05)
     with pytest.raises(ValueError, match=r"roughness needs .* walking_quadruped\(rough=True\)"):
-        plugs.random_params(jax.random.key(0), environment(), roughness=0.1)
+        adapters.random_params(jax.random.key(0), environment(), roughness=0.1)
 
 
 def run(env, params, states, actions):
@@ -141,7 +141,7 @@ def test_a_robot_walks_alike_alone_and_in_a_batch_on_rough_ground():
     """With a mass, a friction and a ground of its own; and the ground bears it."""
     env = environment(rough=True, steps=30)
     keys = jax.random.split(jax.random.key(3), 3)
-    params = jax.vmap(lambda key: plugs.random_params(key, env, roughness=0.02))(keys)
+    params = jax.vmap(lambda key: adapters.random_params(key, env, roughness=0.02))(keys)
     first = jax.vmap(env.reset)(keys, params)[1]
     actions = jnp.asarray(0.3 * RNG.normal(size=(25, 3, 12)))
     program = jax.jit(lambda *given: run(env, *given))

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.adapters.space import Space
 from lgjax.contact.contacts import Contacts
 from lgjax.dynamics.time_derivatives.taylor_series import checked_result
 from lgjax.execution._jax import is_inside_jit
@@ -27,7 +28,6 @@ from lgjax.numerics import checks
 from lgjax.numerics.signatures import called_with
 from lgjax.numerics.status import NOT_FINITE, Flags, flag
 from lgjax.numerics.tangents import moves_if_kept
-from lgjax.plugs.space import Space
 from lgjax.robots.robot import Robot
 from lgjax.simulate.control.check_problem import box
 from lgjax.simulate.control.mechanism_step import contact_steps

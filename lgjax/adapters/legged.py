@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lgjax.adapters.environment import Environment, EnvironmentParams
 from lgjax.contact import TimeStepping
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.geometry.height_field import HeightField
@@ -19,7 +20,6 @@ from lgjax.multibody.configuration import Configuration
 from lgjax.multibody.model import Model
 from lgjax.multibody.models import quadruped
 from lgjax.numerics import checks
-from lgjax.plugs.environment import Environment, EnvironmentParams
 from lgjax.robots import actuators
 from lgjax.robots.robot import Robot
 from lgjax.shapes.contact import Plane
