@@ -217,6 +217,11 @@ def failures(name: str, docstring: str) -> int:
         return doctest.DocTestRunner(verbose=False).run(found).failed
 
 
+def test_most_functions_have_an_example():
+    functions = [name for name in lgjax.__all__ if inspect.isfunction(inspect.unwrap(getattr(lgjax, name)))]
+    assert len(EXAMPLES) > 0.7 * len(functions)
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_of_a_docstring_give_what_it_says(name):
     assert failures(name, inspect.getdoc(getattr(lgjax, name))) == 0

@@ -23,6 +23,11 @@ from lgjax.numerics import small_matrix as sm
 def centroidal_momentum_matrix(model: Model, q: Configuration) -> jax.Array:
     """A (6, nv): A v is the momentum in world axes, [angular about the center of mass, linear], kg m^2/s and kg m/s.
 
+    Example:
+        >>> robot = lgjax.models.quadruped()
+        >>> lgjax.centroidal_momentum_matrix(robot, lgjax.neutral(robot)).shape
+        (6, 18)
+
     Source: composite rigid bodies as in [featherstone2008] section 6.2.
     """
     return batched(_matrix)(model, q)

@@ -25,6 +25,11 @@ def kinetic_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     Returns:
         (), J.
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> lgjax.kinetic_energy(arm, lgjax.neutral(arm), jnp.zeros(2))
+        Array(0., dtype=float32)
+
     Source: [featherstone2008] section 2.13.
     """
     world = world_kinematics(model, q, v)
@@ -35,6 +40,12 @@ def kinetic_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
 @checked_arguments()
 def potential_energy(model: Model, q: Configuration) -> jax.Array:
     """Potential energy () of gravity, J, zero at the world origin: minus gravity times the sum of mass times position.
+
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> q = lgjax.configuration(arm, joints=[0.5, 0.0])
+        >>> bool(lgjax.potential_energy(arm, q) > lgjax.potential_energy(arm, lgjax.neutral(arm)))
+        True
 
     Source: first moments as in [featherstone2008] section 2.13.
     """
@@ -55,6 +66,14 @@ def total_energy(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     Returns:
         (), J; potential energy is zero at the world origin.
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> q = lgjax.configuration(arm, joints=[0.5, 0.0])
+        >>> v = jnp.ones(2)
+        >>> U, T = lgjax.potential_energy(arm, q), lgjax.kinetic_energy(arm, q, v)
+        >>> bool(jnp.isclose(lgjax.total_energy(arm, q, v), T + U))
+        True
+
     Source: as for `kinetic_energy` and `potential_energy`.
     """
     return kinetic_energy(model, q, v) + potential_energy(model, q)
@@ -72,6 +91,11 @@ def momentum(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
     Returns:
         (6,), kg m^2/s and kg m/s.
 
+    Example:
+        >>> robot = lgjax.models.quadruped()
+        >>> lgjax.momentum(robot, lgjax.neutral(robot), jnp.zeros(robot.nv)).shape  # angular, linear
+        (6,)
+
     Source: [featherstone2008] section 2.12.
     """
     world = world_kinematics(model, q, v)
@@ -81,7 +105,13 @@ def momentum(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
 
 @checked_arguments()
 def center_of_mass(model: Model, q: Configuration) -> jax.Array:
-    """Center of mass (3,) of the whole mechanism in the world, meters. Source: [featherstone2008] section 2.13."""
+    """Center of mass (3,) of the whole mechanism in the world, meters. Source: [featherstone2008] section 2.13.
+
+    Example:
+        >>> robot = lgjax.models.quadruped()
+        >>> lgjax.center_of_mass(robot, lgjax.neutral(robot)).shape
+        (3,)
+    """
     world = world_kinematics(model, q)
     moment, mass = _first_moment(model, world)
     return moment / mass + world.origin

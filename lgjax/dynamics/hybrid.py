@@ -86,6 +86,14 @@ def hybrid_dynamics(
     Raises:
         ValueError: for an index that is out of range or named twice.
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> q = lgjax.configuration(arm, joints=[0.5, 0.0])
+        >>> zero = jnp.zeros(2)  # joint 0 is held, joint 1 swings
+        >>> vdot, tau = lgjax.hybrid_dynamics(arm, q, zero, zero, zero, prescribed=(0,))
+        >>> vdot[0]
+        Array(0., dtype=float32)
+
     Source: [kim2012] section 2.3; [featherstone2008] section 9.2.
     """
     given = prescribed_mask(model, prescribed)

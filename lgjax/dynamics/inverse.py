@@ -56,6 +56,13 @@ def inverse_dynamics(
     Returns:
         tau (nv,), N m and N.
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> q = lgjax.configuration(arm, joints=[0.5, 0.0])
+        >>> hold = lgjax.inverse_dynamics(arm, q, jnp.zeros(2), jnp.zeros(2))
+        >>> bool(jnp.allclose(hold, lgjax.gravity_forces(arm, q), atol=1e-5))
+        True
+
     Source: [featherstone2008] section 5.3; [kim2012] section 2.1.
     """
     applied = None if wrenches is None else applied_wrenches(model.links, wrenches)
@@ -80,6 +87,13 @@ def bias_forces(
     Returns:
         (nv,), N m and N.
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> q = lgjax.configuration(arm, joints=[0.5, 0.0])
+        >>> v = jnp.zeros(2)
+        >>> bool(jnp.allclose(lgjax.bias_forces(arm, q, v), lgjax.gravity_forces(arm, q)))
+        True
+
     Source: [featherstone2008] section 5.3, with zero accelerations.
     """
     return inverse_dynamics(model, q, v, 0 * v, wrenches)
@@ -90,6 +104,11 @@ def gravity_forces(model: Model, q: Configuration) -> jax.Array:
     """Generalized forces (nv,) that hold the mechanism at rest: the gradient of the potential energy.
 
     N m and N. Source: [featherstone2008] section 5.3, with zero velocities and accelerations.
+
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> lgjax.gravity_forces(arm, lgjax.neutral(arm))  # it hangs down
+        Array([0., 0.], dtype=float32)
     """
     rest = 0 * model.armature
     return inverse_dynamics(model, q, rest, rest)

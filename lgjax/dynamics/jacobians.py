@@ -37,6 +37,12 @@ def jacobian(model: Model, q: Configuration, body: str | int, frame: View = "bod
     Raises:
         ValueError: for an unknown name.
 
+    Example:
+        >>> arm = lgjax.models.arm()
+        >>> J = lgjax.jacobian(arm, lgjax.neutral(arm), "tool", frame="world")
+        >>> J.shape
+        (6, 7)
+
     Source: [kim2012] section 2.1.
     """
     place, moves, world = _located(model, q, None, body, frame)
@@ -57,6 +63,11 @@ def jacobian_derivative(
 
     Returns:
         dJ/dt (6, nv).
+
+    Example:
+        >>> arm = lgjax.models.arm()
+        >>> lgjax.jacobian_derivative(arm, lgjax.neutral(arm), jnp.zeros(7), "tool").shape
+        (6, 7)
 
     Source: [featherstone2008] section 2.10.
     """

@@ -30,6 +30,12 @@ from lgjax.numerics.messages import listed
 def forward_kinematics(model: Model, q: Configuration) -> Pose:
     """World poses of the bodies, T_world_body with a leading body axis (nbodies, ...), meters.
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> lgjax.forward_kinematics(arm, lgjax.neutral(arm)).translation.round(2)
+        Array([[ 0.        ,  0.        ,  0.        ],
+               [ 0.        ,  0.        , -0.29999998]], dtype=float32)
+
     Source: [featherstone2008] chapter 4.
     """
     walk = TreeTraversal(model.tree, model.dtype)
@@ -54,6 +60,11 @@ def frame_pose(model: Model, q: Configuration, name: str) -> Pose:
 
     Raises:
         ValueError: for an unknown name.
+
+    Example:
+        >>> arm = lgjax.models.arm()
+        >>> lgjax.frame_pose(arm, lgjax.neutral(arm), "tool").translation.round(3)
+        Array([0.  , 0.  , 1.34], dtype=float32)
 
     Source: as `forward_kinematics`.
     """
@@ -166,6 +177,12 @@ def body_twists(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
 
     Returns:
         (nbodies, 6), rad/s and m/s.
+
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> lgjax.body_twists(arm, lgjax.neutral(arm), jnp.array([1.0, 0.5]))[:, :3]  # angular
+        Array([[0. , 1. , 0. ],
+               [0.5, 1. , 0. ]], dtype=float32)
 
     Source: [featherstone2008] section 5.3.
     """

@@ -41,7 +41,14 @@ def world_inertia(poses: Pose, inertia: Inertia) -> Inertia:
 @checked_arguments()
 @batched
 def mass_matrix(model: Model, q: Configuration) -> jax.Array:
-    """Mass matrix (nv, nv), armature on the diagonal. Source: composite rigid bodies, [ali2026] eq. (13)."""
+    """Mass matrix (nv, nv), armature on the diagonal. Source: composite rigid bodies, [ali2026] eq. (13).
+
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> M = lgjax.mass_matrix(arm, lgjax.neutral(arm))
+        >>> bool(jnp.allclose(M, M.T))
+        True
+    """
     return mass_matrix_of(model, *_motions_and_momenta(model, q))
 
 
@@ -116,6 +123,12 @@ def coriolis_matrix(model: Model, q: Configuration, v: jax.Array) -> jax.Array:
 
     Returns:
         C (nv, nv).
+
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> q = lgjax.configuration(arm, joints=[0.5, 0.0])
+        >>> lgjax.coriolis_matrix(arm, q, jnp.zeros(2)).shape
+        (2, 2)
 
     Source: [ali2026] Lemma 1, eq. (21).
     """

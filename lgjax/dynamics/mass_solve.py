@@ -58,6 +58,13 @@ def solve_mass_matrix(model: Model, q: Configuration, f: jax.Array) -> jax.Array
     Returns:
         (nv,) accelerations, rad/s^2 and m/s^2.
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> q = lgjax.configuration(arm, joints=[0.5, 0.0])
+        >>> x = lgjax.solve_mass_matrix(arm, q, jnp.ones(2))
+        >>> (lgjax.mass_matrix(arm, q) @ x).round(4)
+        Array([1., 1.], dtype=float32)
+
     Source: [kim2012] section 2.2.
     """
     return _solved(model, q, f)

@@ -93,6 +93,13 @@ def inverse_dynamics_partials(
     Returns:
         three matrices (nv, nv). Column j of the first is the derivative along retract(model, q, e_j).
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> q = lgjax.configuration(arm, joints=[0.5, 0.0])
+        >>> by = lgjax.inverse_dynamics_partials(arm, q, jnp.zeros(2), jnp.zeros(2))
+        >>> bool(jnp.allclose(by.vdot, lgjax.mass_matrix(arm, q), atol=1e-5))
+        True
+
     Source: [kim2012] section 4; [singh2022].
     """
     rows, bent = joint_rows(model, q, v, vdot, wrenches)
@@ -131,6 +138,13 @@ def forward_dynamics_partials(
     Returns:
         three matrices (nv, nv). Column j of the first is the derivative along retract(model, q, e_j).
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> q = lgjax.configuration(arm, joints=[0.5, 0.0])
+        >>> by = lgjax.forward_dynamics_partials(arm, q, jnp.zeros(2), jnp.zeros(2))
+        >>> bool(jnp.allclose(by.tau @ lgjax.mass_matrix(arm, q), jnp.eye(2), atol=1e-4))
+        True
+
     Source: [kim2012] section 4.
     """
     return _forward_partials(model, q, v, tau, wrenches)
@@ -166,6 +180,13 @@ def hybrid_dynamics_partials(
 
     Raises:
         ValueError: as for `hybrid_dynamics`.
+
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> zero = jnp.zeros(2)
+        >>> by = lgjax.hybrid_dynamics_partials(arm, lgjax.neutral(arm), zero, zero, zero, (0,))
+        >>> len(by)
+        3
 
     Source: [kim2012] sections 2.3 and 4.
     """

@@ -64,7 +64,13 @@ class HomogeneousSpace(Made):
 
 @cached(group=LieGroup)
 def left_translation(group: LieGroup) -> HomogeneousSpace:
-    """Space of a group moved from the left, y -> exp(xi) y: the field is a spatial velocity."""
+    """Space of a group moved from the left, y -> exp(xi) y: the field is a spatial velocity.
+
+    Example:
+        >>> space = lgjax.left_translation(lgjax.SO3)
+        >>> space.move(jnp.zeros(3), jnp.eye(3)).shape
+        (3, 3)
+    """
 
     @takes(xi=(group.dim,), y=partial(element_form, group))
     def move(xi: Array, y: Point) -> Point:
@@ -88,6 +94,11 @@ def right_translation(group: LieGroup) -> HomogeneousSpace:
     """Space of a group moved from the right, y -> y exp(xi): the field is a body velocity.
 
     Right translations compose in the opposite order, which flips the sign of the bracket: dexpinv(-sigma, .).
+
+    Example:
+        >>> space = lgjax.right_translation(lgjax.SO3)
+        >>> space.move(jnp.zeros(3), jnp.eye(3)).shape
+        (3, 3)
     """
 
     @takes(xi=(group.dim,), y=partial(element_form, group))

@@ -123,7 +123,12 @@ def parts(g: Array, start: Array | None = None) -> tuple[Array]:
 
 @cached(n=0)
 def Rn(n: int) -> LieGroup:
-    """The record of Rⁿ under addition; the same object for the same n."""
+    """The record of Rⁿ under addition; the same object for the same n.
+
+    Example:
+        >>> lgjax.Rn(3).exp(jnp.ones(3))
+        Array([1., 1., 1.], dtype=float32)
+    """
 
     @makes_identities
     def identity(dtype: jax.typing.DTypeLike, batch: tuple[int, ...] = ()) -> Array:

@@ -81,6 +81,12 @@ def build(
             zero axis, non-finite or wrongly shaped values, numbers too large for the dtype, negative limits of force or
             velocity, a lower limit above the upper one, negative mass, an inertia that is not positive semi-definite or
             breaks the triangle inequality (1e-6 relative) after merging.
+
+    Example:
+        >>> pin = lgjax.Joint("pin", "revolute", (0.0, 1.0, 0.0))
+        >>> rod = lgjax.Body("rod", None, pin, mass=1.0, inertia=0.1 * jnp.eye(3))
+        >>> lgjax.build([rod]).joint_names
+        ('pin',)
     """
     checks.choice("check_inertia", check_inertia, ("error", "warn"))
     if not isinstance(name, str):

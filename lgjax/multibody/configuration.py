@@ -25,7 +25,13 @@ from lgjax.numerics.small_angle import norm
 
 
 def neutral(model: Model | Mechanism) -> Configuration:
-    """Configuration with every joint at zero and free bodies at the world origin."""
+    """Configuration with every joint at zero and free bodies at the world origin.
+
+    Example:
+        >>> robot = lgjax.models.quadruped()
+        >>> lgjax.neutral(robot).joints.shape, lgjax.neutral(robot).free_poses.translation
+        ((12,), Array([[0., 0., 0.]], dtype=float32))
+    """
     model = checked_model(model)
     tree, dtype = model.tree, model.dtype
     eye = jnp.eye(3, dtype=dtype)
@@ -37,6 +43,12 @@ def random_configuration(key: jax.Array, model: Model | Mechanism) -> Configurat
     """Random configuration: uniform attitudes, uniform joints within limits and +-pi, base positions within +-1 m.
 
     Where the limits leave nothing within +-pi, they count alone, as far as pi beyond the nearer of them.
+
+    Example:
+        >>> arm = lgjax.models.arm()
+        >>> q = lgjax.random_configuration(jax.random.key(0), arm)
+        >>> bool(jnp.all((arm.lower <= q.joints) & (q.joints <= arm.upper)))
+        True
     """
     model = checked_model(model, leaves=True)
     tree, dtype = model.tree, model.dtype
@@ -182,6 +194,11 @@ def retract(model: Model, q: Configuration, dv: jax.Array) -> Configuration:
 
     Returns:
         a `Configuration`.
+
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> lgjax.retract(arm, lgjax.neutral(arm), jnp.array([0.5, 0.25])).joints
+        Array([0.5 , 0.25], dtype=float32)
     """
     return displaced(model.tree, q, dv)
 
@@ -196,6 +213,12 @@ def difference(model: Model, q0: Configuration, q1: Configuration) -> jax.Array:
 
     Returns:
         dv (nv,), body frame of q0, rad and m.
+
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> q = lgjax.configuration(arm, joints=[0.5, 0.0])
+        >>> lgjax.difference(arm, lgjax.neutral(arm), q)
+        Array([0.5, 0. ], dtype=float32)
     """
     return displacement(model.tree, q0, q1)
 

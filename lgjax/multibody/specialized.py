@@ -76,6 +76,11 @@ def specialize(model: Any, inputs: tuple[str, ...] = ()) -> Any:
     and the passive forces become constants; inputs may be `actuators`, `actuators.gain`, `actuators.delay` and so on,
     too, and what replaces a constant of actuators or forces is an input. Raises ValueError for other parameters that
     are traced or batched, naming the first, and for inputs that are no parameters.
+
+    Example:
+        >>> arm = lgjax.specialize(lgjax.models.chain(2))
+        >>> lgjax.forward_dynamics(arm, lgjax.neutral(arm), jnp.zeros(2), jnp.zeros(2))
+        Array([0., 0.], dtype=float32)
     """
     if isinstance(model, SpecializedModel) and not inputs and not jax.tree.leaves(model):
         return model

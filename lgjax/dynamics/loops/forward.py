@@ -80,6 +80,12 @@ def constrained_forward_dynamics(
     Returns:
         a `ConstrainedDynamics`: vdot, tau, multipliers and status.
 
+    Example:
+        >>> s = lgjax.systems.four_bar()
+        >>> v = tau = jnp.zeros(s.model.nv)
+        >>> lgjax.constrained_forward_dynamics(s.model, s.loops, s.q0, v, tau).vdot.shape
+        (3,)
+
     Source: [kim2012] eqs. 54-55; the solve is derived in the comments.
     """
     return constrained_hybrid_dynamics(

@@ -130,6 +130,11 @@ def project_positions(
 
     Raises:
         ValueError: for an unknown metric and for max_iterations below 1.
+
+    Example:
+        >>> s = lgjax.systems.four_bar()
+        >>> bool(lgjax.project_positions(s.model, s.loops, s.q0).converged)
+        True
     """
     check_metric(metric)
     several = as_loops(model, loops)
@@ -163,6 +168,11 @@ def project_velocity(
 
     Returns:
         (nv,), body frame, rad/s and m/s.
+
+    Example:
+        >>> s = lgjax.systems.four_bar()
+        >>> lgjax.project_velocity(s.model, s.loops, s.q0, jnp.zeros(s.model.nv))
+        Array([0., 0., 0.], dtype=float32)
     """
     return velocity_projection(model, loops, q, v, "mass", tolerance)[0]
 

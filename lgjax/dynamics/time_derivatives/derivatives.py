@@ -48,6 +48,12 @@ def inverse_dynamics_time_derivatives(
     Returns:
         (order + 1, nv); row k in N m/s^k and N/s^k.
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> stack = jnp.zeros((3, 2))  # v, vdot and its derivative
+        >>> lgjax.inverse_dynamics_time_derivatives(arm, lgjax.neutral(arm), stack, 1).shape
+        (2, 2)
+
     Source: [ali2026] Alg. 2.
     """
     order = checked_order(order)
@@ -79,6 +85,12 @@ def forward_dynamics_time_derivatives(
 
     Returns:
         (order + 1, nv); row k in rad/s^(k + 2) and m/s^(k + 2).
+
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> tau = jnp.zeros((2, 2))  # forces and their derivative
+        >>> lgjax.forward_dynamics_time_derivatives(arm, lgjax.neutral(arm), jnp.zeros(2), tau).shape
+        (2, 2)
 
     Source: [ali2026] Alg. 3.
     """

@@ -63,6 +63,12 @@ def linearize(
     Raises:
         TypeError, ValueError: naming the argument that does not fit.
 
+    Example:
+        >>> arm = lgjax.models.chain(2)
+        >>> A, B = lgjax.linearize(arm, lgjax.neutral(arm), jnp.zeros(2), jnp.zeros(2), 0.01)[:2]
+        >>> A.shape, B.shape
+        ((4, 4), (4, 2))
+
     Source: [sola2018] section 4 for derivatives on manifolds; [kim2012] section 4.
     """
     if isinstance(method, Method) and method.needs_series:
