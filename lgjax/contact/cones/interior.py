@@ -10,7 +10,9 @@ Of many impulses that obey the law, it finds those far from the limits of fricti
 the smaller of mu and 1, and W times it, so that mu may be 0.
 
 With a `BlockMatrix`, a step is Mehrotra's: a predictor towards 0 says how far it can go, which gives the aim, and the
-corrector takes away the products of its changes. X and W then go each as far as its cone allows.
+corrector takes away the products of its changes. X and W then go each as far as its cone allows. The cone of W is wider
+by the round-off of velocities: near the end W is smaller than that at contacts that bear much, and what is left of it
+by chance would hold the steps of all others.
 
 Where the derivative of the term |u_t| is left out, each step is that of a convex problem. Such steps converge fast only
 with little friction or little sliding, but then also where those with the derivative fail.
@@ -37,6 +39,8 @@ from lgjax.numerics.rank import product
 Array = jax.Array
 
 FRACTION = 0.95  # of the way to the edge of a cone, at most, in one step
+ROUGH = 600.0  # units of round-off of the largest |b| to which W is known in steps with a `BlockMatrix`
+WITHIN = 0.1  # part of this by which W stays inside its cone
 SMALLEST = 1e-4  # bound of the corrector's aim, as a fraction of the mean
 LEAST, LARGEST = 0.01, 0.9  # bounds of the next aim, as a fraction of the mean of the first entries of X o W
 REFINED = 1  # corrections of a step with a factor of G, which has more round-off than elimination
@@ -136,15 +140,24 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
         own, force = _rows(s, z, bounds.curvature(z), bounds.force(aim, aim))
         dx, dw = _changes(s, z, coupling, aim, own, force)
         lower, upper = aim, aim
-    ends = bounds.ends(z, dx, dw, lower, upper)
+    rough = _roughness(s, z)
+    ends = bounds.ends(z, dx, dw, lower, upper, rough)
     primal, dual = (FRACTION * end for end in ends[:2])
     if not isinstance(s.G, BlockMatrix):
         primal = dual = jnp.minimum(primal, dual)
     move = lambda old, change, part: old + jnp.minimum(part, 1) * change
     part = jnp.minimum(jnp.minimum(primal, dual), 1)
-    return _Point(
-        move(z.x, dx, primal), move(z.w, dw, dual), move(z.lower, ends[2], dual), move(z.upper, ends[3], dual), part
-    )
+    w = move(z.w, dw, dual)
+    if rough is not None:
+        w = w.at[:, 0].set(jnp.maximum(w[:, 0], _length(w) + WITHIN * rough))
+    return _Point(move(z.x, dx, primal), w, move(z.lower, ends[2], dual), move(z.upper, ends[3], dual), part)
+
+
+def _roughness(s: _Scaled, z: _Point) -> Array | None:
+    """The round-off of the W of contacts (k,), 0 for those that do not act; None without a `BlockMatrix`."""
+    if not isinstance(s.G, BlockMatrix):
+        return None
+    return ROUGH * float(jnp.finfo(z.w.dtype).eps) * s.G.acts[: len(z.w)].astype(z.w.dtype)
 
 
 class _Bounds(NamedTuple):
@@ -165,15 +178,21 @@ class _Bounds(NamedTuple):
         none = jnp.zeros_like(self.below)
         return jnp.where(self.has_lower, lower / self.below, none) - jnp.where(self.has_upper, upper / self.above, none)
 
-    def ends(self, z: _Point, dx: Array, dw: Array, lower: Array, upper: Array) -> tuple[Array, Array, Array, Array]:
-        """How far () x and w may go along changes dx, dw for aims, in parts of them; the changes of lower and upper."""
+    def ends(
+        self, z: _Point, dx: Array, dw: Array, lower: Array, upper: Array, rough: Array | None
+    ) -> tuple[Array, Array, Array, Array]:
+        """How far () x and w may go along changes dx, dw for aims, in parts of them; the changes of lower and upper.
+
+        rough: how far w may leave its cone.
+        """
+        w = z.w if rough is None else z.w.at[:, 0].add(rough)
         k, none = len(z.w), jnp.zeros_like(self.below)
         x, row = z.x[: 3 * k].reshape(k, 3), dx[3 * k :]
         lower = jnp.where(self.has_lower, (lower - z.lower * row) / self.below - z.lower, none)
         upper = jnp.where(self.has_upper, (upper + z.upper * row) / self.above - z.upper, none)
         primal = [_to_edge(x, dx[: 3 * k].reshape(k, 3)), _to_zero(self.below, jnp.where(self.has_lower, row, none))]
         primal.append(_to_zero(self.above, jnp.where(self.has_upper, -row, none)))
-        dual = [_to_edge(z.w, dw), _to_zero(z.lower, lower), _to_zero(z.upper, upper)]
+        dual = [_to_edge(w, dw), _to_zero(z.lower, lower), _to_zero(z.upper, upper)]
         far = float(jnp.finfo(dx.dtype).max)
         least = lambda ends: jnp.min(jnp.concatenate(ends), initial=far)
         return least(primal), least(dual), lower, upper
@@ -203,7 +222,7 @@ def _corrector(
     farther the predictor can go, the smaller is the aim.
     """
     k, none = len(z.w), jnp.zeros_like(z.lower)
-    *ends, lower, upper = bounds.ends(z, dx, dw, none, none)
+    *ends, lower, upper = bounds.ends(z, dx, dw, none, none, _roughness(s, z))
     part = jnp.minimum(jnp.minimum(*ends), 1)
     aim = _aim(s, z, bounds, jnp.clip((1 - part) ** 3, SMALLEST, 1))
     row = dx[3 * k :]
@@ -315,13 +334,18 @@ def _product(x: Array, w: Array) -> Array:
 def _to_edge(y: Array, change: Array) -> Array:
     """The parts (k,) of changes (k, 3) that lead from y to the edge of the cone; infinite where none does."""
     form = lambda a, b: a[:, 0] * b[:, 0] - a[:, 1] * b[:, 1] - a[:, 2] * b[:, 2]
-    long = jnp.sqrt(y[:, 1] * y[:, 1] + y[:, 2] * y[:, 2])
+    long = _length(y)
     # The first root of c + 2 b t + a t^2.
     a, b, c = form(change, change), form(y, change), (y[:, 0] - long) * (y[:, 0] + long)
     square = b * b - a * c
     rest = jnp.sqrt(jnp.maximum(square, 0)) - b
     meets = (square >= 0) & (rest > 0)
     return jnp.minimum(jnp.where(meets, c / jnp.where(meets, rest, 1), jnp.inf), _to_zero(y[:, 0], change[:, 0]))
+
+
+def _length(y: Array) -> Array:
+    """The lengths (k,) of the last two entries of y (k, 3)."""
+    return jnp.sqrt(y[:, 1] * y[:, 1] + y[:, 2] * y[:, 2])
 
 
 @jax.jit
