@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from lgjax.contact.cones.algebra import diagonal
 from lgjax.contact.cones.block_steps import newton_change
+from lgjax.contact.cones.block_steps import violation as violation_by_blocks
 from lgjax.contact.cones.blocks import BlockMatrix
 from lgjax.contact.cones.interior import interior_steps
 from lgjax.contact.cones.law import ConeProblem, natural_map
@@ -113,6 +114,8 @@ def _best(
     close, limit = ends
 
     def violation(x):
+        if isinstance(p.G, BlockMatrix):
+            return violation_by_blocks(p, x)
         return _violation(natural_map(p, x), x, stiffness)
 
     def move(s: _Trial) -> _Trial:

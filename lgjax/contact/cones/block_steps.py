@@ -14,7 +14,7 @@ repeated with the residual: of interior points after a predictor for that with t
 round-off has left. Read first: `interior.py`, `elimination.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -65,7 +65,7 @@ def interior_change(
         """For contact or row i: number, first index, blocks of F, scale, its dx, and its rows of F^T `of`."""
         n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
         c, old = (_part(a, at, run.size) for a in (scale, dx))
-        return n, at, F, c, old, c * rates_of(of, run, i, F)
+        return n, at, F, c, old, c * rates_of(of, run, F)
 
     def solve(turn: Array, state: _Solve) -> _Solve:
         def forward(run: Run, values, i, found: tuple[Array, Array]):
@@ -78,7 +78,7 @@ def interior_change(
                 soft = _row(terms.bends, n)[0] * old[0] * xi
                 g = g + _part(ridge, at, 3) * old
                 y = sm.matvec(inverse, right - sm.matvec(T, g) - sm.matvec(_arrow(wi), old) - soft)
-            return _put(dx, at, old + y), scatter_add(f, run, i, [product(part, c * y) for part in F])
+            return _put(dx, at, old + y), scatter_add(f, run, [product(part, c * y) for part in F])
 
         def back(run: Run, values, i, found: tuple[Array, Array]):
             dx, z = found
@@ -87,7 +87,7 @@ def interior_change(
                 new = old - g / _part(diagonal, n, 1)
             else:
                 new = old - sm.matvec(_row(terms.inverse, n), sm.matvec(_row(terms.T, n), g))
-            return _put(dx, at, new), scatter_add(z, run, i, [product(part, c * new) for part in F])
+            return _put(dx, at, new), scatter_add(z, run, [product(part, c * new) for part in F])
 
         dx, f = G.by_contacts(forward, (state.dx, none := jnp.zeros_like(state.z)))
         answer = factors.solve(f)
@@ -123,11 +123,11 @@ def _assembled(s: Any, x: Array, w: Array, coupling: Array, diagonal: Array, rid
         n, at, F = run.first + i, G.offset(run, run.first + i), columns(values, run, i)
         (M, terms), c = state, _part(scale, at, run.size)
         if run.size == 1:
-            return plus_contact(M, G.pattern, run, i, F, (c * c / _part(diagonal, n, 1))[:, None]), terms
+            return plus_contact(M, G.pattern, run, F, (c * c / _part(diagonal, n, 1))[:, None]), terms
         xi, ri = _part(x, at, 3), _part(ridge, at, 3)
-        u = c * rates_of(point, run, i, F) + ri * xi + _part(s.b, at, 3)
+        u = c * rates_of(point, run, F) + ri * xi + _part(s.b, at, 3)
         found = _terms(xi, _row(w, n), u, None if s.barrier is None else _row(s.barrier, n), ri, coupling)
-        M = plus_contact(M, G.pattern, run, i, F, c[:, None] * sm.matmul(found.inverse, found.T) * c)
+        M = plus_contact(M, G.pattern, run, F, c[:, None] * sm.matmul(found.inverse, found.T) * c)
         return M, jax.tree.map(lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b[None], n, 0), terms, found)
 
     matrices, vectors = jnp.zeros((k, 3, 3), x.dtype), jnp.zeros((k, 3), x.dtype)
@@ -144,7 +144,7 @@ def _change_of_w(s: Any, dx: Array, z: Array, terms: _Terms) -> Array:
             return dw
         n, at = run.first + i, 3 * (run.first + i)
         own = _part(dx, at, 3)
-        g = _part(s.scale, at, 3) * rates_of(z, run, i, columns(values, run, i)) + _part(ridge, at, 3) * own
+        g = _part(s.scale, at, 3) * rates_of(z, run, columns(values, run, i)) + _part(ridge, at, 3) * own
         soft, a, b = jnp.unstack(_row(terms.bends, n))
         more = jnp.stack([a * g[1] + b * g[2] + soft * own[0], *[jnp.zeros_like(a)] * 2])
         return jax.lax.dynamic_update_slice_in_dim(dw, (_row(terms.miss, n) + g + more)[None], n, 0)
@@ -176,6 +176,39 @@ def _arrow(x: Array) -> Array:
 def _turned(x: Array, a: Array, b: Array) -> Array:
     """The matrix (3, 3) of x o (1 + slope), where slope adds a u_1 + b u_2 to u_0."""
     return _arrow(x) + jnp.stack([jnp.zeros_like(x), a * x, b * x], 1)
+
+
+def least_of_contacts(G: Any, of: Callable, arrays: Sequence[tuple]) -> tuple[Array, ...]:
+    """For each of several arrays (y (k, 3), change (k, 3), number) the least of(y, change, number) of a contact, ()."""
+
+    def one(run: Run, values, i, found: tuple):
+        n = run.first + i
+        new = [of(_row(y, n), _row(change, n), number) for y, change, number in arrays]
+        return tuple(map(jnp.minimum, found, new))
+
+    far = jnp.full_like(G.ridge[0], jnp.finfo(G.dtype).max)
+    return G.by_contacts(one, (far,) * len(arrays), rows=False)
+
+
+def violation(p: ConeProblem, x: Array) -> tuple[Array, Array]:
+    """How far impulses x (n,) are from the law: the change of `natural_map`, squared in the metric of `solver._change`,
+    (), and the largest one as a velocity, ()."""
+    G, k = p.G, len(p.friction)
+    steps, point = step_of_rows(G, k), G.spread(x)
+
+    def one(run: Run, values, i, found: tuple[Array, Array]):
+        n, at = run.first + i, G.offset(run, run.first + i)
+        own, step, ridge, b = (_part(a, at, run.size) for a in (x, steps, G.ridge, p.b))
+        z = own - step * (rates_of(point, run, columns(values, run, i)) + ridge * own + b)
+        if run.size == 1:
+            new = jnp.clip(z, _part(p.low, n, 1), _part(p.high, n, 1))
+        else:
+            new = contact_image(z, _row(p.friction, n), None if p.barrier is None else _row(p.barrier, n), step[0])
+        change = jnp.abs(new - own)
+        return found[0] + jnp.sum(change * change / step), jnp.maximum(found[1], jnp.max(change / step))
+
+    none = jnp.zeros_like(x[0])
+    return G.by_contacts(one, (none, none))
 
 
 # ---- entries of one contact
@@ -217,11 +250,11 @@ def newton_change(p: ConeProblem, x: Array, damping: Array) -> Array:
         M, f, dx, kept = state
         at, F = G.offset(run, run.first + i), columns(values, run, i)
         own, step, ridge, b = (_part(a, at, run.size) for a in (x, steps, G.ridge, p.b))
-        z = own - step * (rates_of(point, run, i, F) + ridge * own + b)
+        z = own - step * (rates_of(point, run, F) + ridge * own + b)
         K, y = terms(run, i, z, own, step, ridge)
         padded = jnp.zeros((run.size, 3), z.dtype).at[:, : run.size].set(K)
         kept = jax.lax.dynamic_update_slice(kept, padded, (at, 0))
-        M, f = plus_contact(M, G.pattern, run, i, F, K), scatter_add(f, run, i, [product(part, y) for part in F])
+        M, f = plus_contact(M, G.pattern, run, F, K), scatter_add(f, run, [product(part, y) for part in F])
         return M, f, _put(dx, at, y), kept
 
     start = identity(G.pattern, x.dtype), jnp.zeros_like(point), jnp.zeros_like(x), jnp.zeros((len(x), 3), x.dtype)
@@ -231,7 +264,7 @@ def newton_change(p: ConeProblem, x: Array, damping: Array) -> Array:
     def back(run: Run, values, i, dx):
         at = G.offset(run, run.first + i)
         K = jax.lax.dynamic_slice(kept, (at, 0), (run.size, run.size))
-        g = rates_of(answer, run, i, columns(values, run, i))
+        g = rates_of(answer, run, columns(values, run, i))
         return _put(dx, at, _part(dx, at, run.size) - product(K, g))
 
     return G.by_contacts(back, dx)

@@ -11,10 +11,11 @@ All functions visit one contact after the other and skip those that do not act. 
 `solver.py`.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,14 +52,22 @@ class Pattern:
 
 
 class Run(NamedTuple):
-    """Successive contacts, or rows, with equally many blocks: one loop visits them.
+    """Successive contacts, or rows, with equally many blocks: one loop visits them, group by group.
 
-    size: columns of F for each, 3 or 1. first: number of the first. places: (m, width), the blocks of each.
+    A group has the same blocks, as the corners of a box on the ground; it is skipped if none of it acts. size: columns
+    of F for each contact, 3 or 1. first: number of the first. places: (m, width), the blocks of each group. together:
+    contacts in a group. group: the one that is visited, ().
     """
 
     size: int
     first: int
     places: np.ndarray
+    together: int
+    group: Any = None
+
+    def of_group(self, table: np.ndarray) -> Array:
+        """The whole number in a table (m,) that belongs to the group that is visited."""
+        return jnp.asarray(np.asarray(table, np.int32))[self.group]
 
 
 @jax.tree_util.register_dataclass
@@ -127,8 +136,9 @@ class BlockMatrix:
         """The runs of contacts, then of rows, each with the array of its columns."""
         for places, count, values in ((self.pattern.contacts, 3, self.contacts), (self.pattern.rows, 1, self.rows)):
             for first, length, width in equal_runs(list(map(len, places))):
-                own = [[*x, *[self.pattern.blocks] * (width - len(x))] for x in places[first : first + length]]
-                yield Run(count, first, np.array(own, np.int32)), values
+                together = _together(own := places[first : first + length])
+                padded = [[*x, *[self.pattern.blocks] * (width - len(x))] for x in own[::together]]
+                yield Run(count, first, np.array(padded, np.int32), together), values
 
     def times(self, x: Array) -> Array:
         """G x (n,)."""
@@ -139,7 +149,7 @@ class BlockMatrix:
 
         def add(run: Run, values, i, z):
             part = jax.lax.dynamic_slice_in_dim(x, self.offset(run, run.first + i), run.size)
-            return scatter_add(z, run, i, [product(F, part) for F in columns(values, run, i)])
+            return scatter_add(z, run, [product(F, part) for F in columns(values, run, i)])
 
         return self.by_contacts(add, jnp.zeros(SIZE * (self.pattern.blocks + 1), x.dtype))
 
@@ -147,7 +157,7 @@ class BlockMatrix:
         """F^T z (n,): velocities at the contacts and rows."""
 
         def put(run: Run, values, i, u):
-            found = rates_of(z, run, i, columns(values, run, i))
+            found = rates_of(z, run, columns(values, run, i))
             return jax.lax.dynamic_update_slice_in_dim(u, found, self.offset(run, run.first + i), 0)
 
         return self.by_contacts(put, jnp.zeros_like(self.ridge))
@@ -156,20 +166,38 @@ class BlockMatrix:
         """Number of the first row of contact i, or that of row i."""
         return 3 * i if run.size == 3 else 3 * len(self.contacts) + i
 
-    def acting(self, run: Run, i):
-        """Whether contact or row i of a run acts, ()."""
+    def acting(self, run: Run, i, count: int = 1) -> Array:
+        """Whether contacts or rows of a run act, from number i on (count,)."""
         first = run.first + (0 if run.size == 3 else len(self.contacts))
-        return jax.lax.dynamic_index_in_dim(self.acts, first + i, keepdims=False)
+        return jax.lax.dynamic_slice_in_dim(self.acts, first + i, count)
 
-    def by_contacts(self, visit: Callable, state):
-        """Fold: the state after state = visit(run, values, i, state) for each contact and row that acts, in order."""
+    def by_contacts(self, visit: Callable, state, rows: bool = True):
+        """Fold: the state after state = visit(run, values, i, state) for each contact that acts, and row, in order."""
         for run, values in self.runs():
+            if run.size == 1 and not rows:
+                continue
 
-            def turn(i, state, run=run, values=values):
-                return only_if(self.acting(run, i), lambda state: visit(run, values, i, state), state)
+            def group(k, state, run=run, values=values):
+                run, first = run._replace(group=k), run.together * k
 
-            state = jax.lax.fori_loop(0, len(run.places), turn, state)
+                def turn(n, state):
+                    i = first + n
+                    return only_if(self.acting(run, i)[0], lambda state: visit(run, values, i, state), state)
+
+                if run.together == 1:
+                    return turn(0, state)
+                some = jnp.any(self.acting(run, first, run.together))
+                return only_if(some, lambda state: jax.lax.fori_loop(0, run.together, turn, state), state)
+
+            state = jax.lax.fori_loop(0, len(run.places), group, state)
         return state
+
+
+def _together(places: Sequence[tuple[int, ...]]) -> int:
+    """Into how large groups of equal places a sequence divides; 1 if it is a single group."""
+    cuts = [0, *(k for k in range(1, len(places)) if places[k] != places[k - 1]), len(places)]
+    together = math.gcd(*(b - a for a, b in pairwise(cuts)))
+    return together if together < len(places) else 1
 
 
 def equal_runs(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -186,20 +214,16 @@ def columns(values: Array, run: Run, i) -> list[Array]:
     return [part(b)[0] for b in range(width)]
 
 
-def _start(run: Run, i, b: int) -> Array:
-    """The index in z at which the block of place b of contact or row i begins."""
-    return jnp.asarray(SIZE * run.places[:, b])[i]
-
-
-def rates_of(z: Array, run: Run, i, own: list[Array]) -> Array:
-    """F^T z (run.size,) of contact or row i of a run, with its blocks `own` of F: a gather from z."""
-    parts = [product(F.T, jax.lax.dynamic_slice_in_dim(z, _start(run, i, b), SIZE)) for b, F in enumerate(own)]
+def rates_of(z: Array, run: Run, own: list[Array]) -> Array:
+    """F^T z (run.size,) of a contact or row of a run, with its blocks `own` of F: a gather from z."""
+    starts = [run.of_group(SIZE * run.places[:, b]) for b in range(len(own))]
+    parts = [product(F.T, jax.lax.dynamic_slice_in_dim(z, at, SIZE)) for F, at in zip(own, starts, strict=True)]
     return sum(parts[1:], parts[0])
 
 
-def scatter_add(z: Array, run: Run, i, changes: list[Array]) -> Array:
-    """z with changes (6,) added to the blocks of contact or row i."""
-    starts = [_start(run, i, b) for b in range(len(changes))]
+def scatter_add(z: Array, run: Run, changes: list[Array]) -> Array:
+    """z with changes (6,) added to the blocks of a contact or row of a run."""
+    starts = [run.of_group(SIZE * run.places[:, b]) for b in range(len(changes))]
     # All are read before anything is written, so that a loop writes them in place.
     new = [jax.lax.dynamic_slice_in_dim(z, at, SIZE) + change for at, change in zip(starts, changes, strict=True)]
     for at, part in zip(starts, new, strict=True):
@@ -220,10 +244,10 @@ def sweep(G: BlockMatrix, contact: Callable, row: Callable, x: Array) -> tuple[A
         at = G.offset(run, run.first + i)
         own, F = jax.lax.dynamic_slice_in_dim(x, at, run.size), columns(values, run, i)
         ridge = jax.lax.dynamic_slice_in_dim(G.ridge, at, run.size)
-        new = visit[run.size == 1](run.first + i, rates_of(z, run, i, F) + ridge * own, own)
+        new = visit[run.size == 1](run.first + i, rates_of(z, run, F) + ridge * own, own)
         moved = new[:-1] - own
         x = jax.lax.dynamic_update_slice_in_dim(x, new[:-1], at, 0)
-        return scatter_add(z, run, i, [product(part, moved) for part in F]), x, jnp.maximum(change, new[-1])
+        return scatter_add(z, run, [product(part, moved) for part in F]), x, jnp.maximum(change, new[-1])
 
     _, x, change = G.by_contacts(one, (G.spread(x), x, jnp.zeros_like(x[0])))
     return x, change

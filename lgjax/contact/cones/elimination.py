@@ -114,12 +114,12 @@ def identity(pattern: Pattern, dtype) -> Array:
     return jnp.asarray(own, dtype)
 
 
-def plus_contact(M: Array, pattern: Pattern, run: Run, i, F: list[Array], K: Array) -> Array:
-    """M + F K F^T for contact or row i of a run, with its blocks F and its K (m, m)."""
+def plus_contact(M: Array, pattern: Pattern, run: Run, F: list[Array], K: Array) -> Array:
+    """M + F K F^T for a contact or row of a run, with its blocks F and its K (m, m)."""
     number, width = minimum_degree_order(pattern).number, range(len(F))
     places = [(a, b) for a in width for b in width]
     left = [product(f, K) for f in F]
-    at = [_at(number[run.places[:, a], run.places[:, b]], i) for a, b in places]
+    at = [run.of_group(number[run.places[:, a], run.places[:, b]]) for a, b in places]
     new = [_block(M, k) + product(left[a], F[b].T) for k, (a, b) in zip(at, places, strict=True)]
     return _put_blocks(M, at, new)
 

@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.cones.algebra import diagonal, plus_blocks, plus_diagonal, solve, times
-from lgjax.contact.cones.block_steps import interior_change
+from lgjax.contact.cones.block_steps import interior_change, least_of_contacts
 from lgjax.contact.cones.blocks import BlockMatrix
 from lgjax.contact.cones.law import ConeProblem
 from lgjax.numerics import small_matrix as sm
@@ -140,24 +140,22 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
         own, force = _rows(s, z, bounds.curvature(z), bounds.force(aim, aim))
         dx, dw = _changes(s, z, coupling, aim, own, force)
         lower, upper = aim, aim
-    rough = _roughness(s, z)
-    ends = bounds.ends(z, dx, dw, lower, upper, rough)
+    ends = bounds.ends(s, z, dx, dw, lower, upper)
     primal, dual = (FRACTION * end for end in ends[:2])
     if not isinstance(s.G, BlockMatrix):
         primal = dual = jnp.minimum(primal, dual)
     move = lambda old, change, part: old + jnp.minimum(part, 1) * change
     part = jnp.minimum(jnp.minimum(primal, dual), 1)
     w = move(z.w, dw, dual)
-    if rough is not None:
-        w = w.at[:, 0].set(jnp.maximum(w[:, 0], _length(w) + WITHIN * rough))
+    if isinstance(s.G, BlockMatrix):
+        inside = jnp.maximum(w[:, 0], _length(w) + WITHIN * _roughness(w.dtype))
+        w = w.at[:, 0].set(jnp.where(s.G.acts[: len(w)], inside, w[:, 0]))
     return _Point(move(z.x, dx, primal), w, move(z.lower, ends[2], dual), move(z.upper, ends[3], dual), part)
 
 
-def _roughness(s: _Scaled, z: _Point) -> Array | None:
-    """The round-off of the W of contacts (k,), 0 for those that do not act; None without a `BlockMatrix`."""
-    if not isinstance(s.G, BlockMatrix):
-        return None
-    return ROUGH * float(jnp.finfo(z.w.dtype).eps) * s.G.acts[: len(z.w)].astype(z.w.dtype)
+def _roughness(dtype) -> float:
+    """How far W may be outside its cone, by round-off."""
+    return ROUGH * float(jnp.finfo(dtype).eps)
 
 
 class _Bounds(NamedTuple):
@@ -179,20 +177,23 @@ class _Bounds(NamedTuple):
         return jnp.where(self.has_lower, lower / self.below, none) - jnp.where(self.has_upper, upper / self.above, none)
 
     def ends(
-        self, z: _Point, dx: Array, dw: Array, lower: Array, upper: Array, rough: Array | None
+        self, s: _Scaled, z: _Point, dx: Array, dw: Array, lower: Array, upper: Array
     ) -> tuple[Array, Array, Array, Array]:
-        """How far () x and w may go along changes dx, dw for aims, in parts of them; the changes of lower and upper.
-
-        rough: how far w may leave its cone.
-        """
-        w = z.w if rough is None else z.w.at[:, 0].add(rough)
+        """How far () x and w may go along changes dx, dw for aims, in parts of them; the changes of lower and upper."""
         k, none = len(z.w), jnp.zeros_like(self.below)
-        x, row = z.x[: 3 * k].reshape(k, 3), dx[3 * k :]
+        x, change, row = _vectors(z.x, k), _vectors(dx, k), dx[3 * k :]
         lower = jnp.where(self.has_lower, (lower - z.lower * row) / self.below - z.lower, none)
         upper = jnp.where(self.has_upper, (upper + z.upper * row) / self.above - z.upper, none)
-        primal = [_to_edge(x, dx[: 3 * k].reshape(k, 3)), _to_zero(self.below, jnp.where(self.has_lower, row, none))]
+        primal = [_to_zero(self.below, jnp.where(self.has_lower, row, none))]
         primal.append(_to_zero(self.above, jnp.where(self.has_upper, -row, none)))
-        dual = [_to_edge(w, dw), _to_zero(z.lower, lower), _to_zero(z.upper, upper)]
+        dual = [_to_zero(z.lower, lower), _to_zero(z.upper, upper)]
+        if isinstance(s.G, BlockMatrix):
+            steps = (x, change, 0.0), (z.w, dw, _roughness(dx.dtype))
+            one = lambda y, step, wider: _to_edge((y.at[0].add(wider))[None], step[None])[0]
+            edges = [end[None] for end in least_of_contacts(s.G, one, steps)]
+        else:
+            edges = [_to_edge(x, change), _to_edge(z.w, dw)]
+        primal, dual = [*primal, edges[0]], [*dual, edges[1]]
         far = float(jnp.finfo(dx.dtype).max)
         least = lambda ends: jnp.min(jnp.concatenate(ends), initial=far)
         return least(primal), least(dual), lower, upper
@@ -222,7 +223,7 @@ def _corrector(
     farther the predictor can go, the smaller is the aim.
     """
     k, none = len(z.w), jnp.zeros_like(z.lower)
-    *ends, lower, upper = bounds.ends(z, dx, dw, none, none, _roughness(s, z))
+    *ends, lower, upper = bounds.ends(s, z, dx, dw, none, none)
     part = jnp.minimum(jnp.minimum(*ends), 1)
     aim = _aim(s, z, bounds, jnp.clip((1 - part) ** 3, SMALLEST, 1))
     row = dx[3 * k :]

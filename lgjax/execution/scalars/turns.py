@@ -1,6 +1,7 @@
 """Graphs inside loops, in which what depends on nothing but the number of the turn is known, as a table by turn.
 
-Indices of arrays are computed from such numbers (`arrays.py`). Read first: `graph.py`, `pulls.py`. Next: `loops.py`.
+A sum of whole numbers by the turns of several loops stays such a sum, and comparisons that all turns agree about are
+known. Indices of arrays are computed from such numbers (`arrays.py`). Read first: `graph.py`, `pulls.py`. Next: `loops.py`.
 """
 
 import operator
@@ -22,6 +23,11 @@ _RULES: dict[str, Callable] = {
     "rem": lambda a, b: int(np.fmod(a, b)) if b else a,
     "div": lambda a, b: int(np.trunc(a / b)) if b else -1,
 }  # fmt: skip
+_COMPARED: dict[str, Callable] = {  # of the least and the largest of both sides: whether it is known to be true
+    "lt": lambda a, b: a[1] < b[0], "le": lambda a, b: a[1] <= b[0], "gt": lambda a, b: a[0] > b[1],
+    "ge": lambda a, b: a[0] >= b[1], "ne": lambda a, b: a[1] < b[0] or a[0] > b[1], "eq": lambda a, b: False,
+}  # fmt: skip
+_OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "ne": "eq", "eq": "ne"}
 
 
 class TurnGraph(Graph):
@@ -40,8 +46,21 @@ class TurnGraph(Graph):
             return None
         return self.ops[x.index][2][0], self.ops[x.index][1]
 
+    def by_turns(self, x: Scalar) -> dict[int, tuple[Ref, tuple]] | None:
+        """The turns and the whole numbers of a sum of entries of tables, by the turn's node."""
+        if is_number(x):
+            return None
+        if (own := self.by_turn(x)) is not None:
+            return {own[0].index: own} if all(type(n) is int for n in own[1]) else None
+        name, _, args = self.ops[x.index]
+        parts = [self.by_turns(a) for a in args] if name == "add" else [None]
+        if any(p is None for p in parts):
+            return None
+        return {turn: entry for p in parts if p for turn, entry in p.items()}
+
     def node(self, name: str, what: Any, *args: Scalar, key: Any = None) -> Ref:
         found = self._folded(name, args, key)
+        found = self._folded_sum(name, args, key) if found is None else found
         return super().node(name, what, *args, key=key) if found is None else found
 
     def _folded(self, name: str, args: Sequence[Scalar], key: Any) -> Any:
@@ -62,6 +81,51 @@ class TurnGraph(Graph):
         return self.entry(turn, [rule(*row) for row in zip(*columns, strict=True)])
 
 
+    def _folded_sum(self, name: str, args: Sequence[Scalar], key: Any) -> Any:
+        """The same for sums of numbers by the turns of several loops."""
+        if name == "select_n" and type(args[0]) is bool:
+            return args[1 + args[0]]
+        known = [{} if type(a) is int else self.by_turns(a) for a in args]
+        parts = [p for p in known if p is not None]
+        if len(parts) < len(args) or len({turn for p in parts for turn in p}) < 2:
+            return None
+        if name == "convert":
+            return args[0] if np.dtype(key).kind == "i" else None
+        if name in ("add", "sub", "neg") or (name == "mul" and not all(parts)):
+            factor = next((a for a in args if type(a) is int), 1) if name == "mul" else 1
+            signs = [-1 if name == "neg" or (name == "sub" and k) else factor for k in range(len(args))]
+            number = 0 if name == "mul" else sum(s * a for s, a in zip(signs, args, strict=True) if type(a) is int)
+            return self._sum(number, list(zip(signs, parts, strict=True)))
+        bounds = [
+            (a, a) if type(a) is int else tuple(sum(f(n) for _, n in p.values()) for f in (min, max))
+            for a, p in zip(args, parts, strict=True)
+        ]
+        if name in ("max", "min"):
+            first = _COMPARED["ge" if name == "max" else "le"]
+            return args[0] if first(*bounds) else args[1] if first(*bounds[::-1]) else None
+        if name in _COMPARED:
+            return True if _COMPARED[name](*bounds) else False if _COMPARED[_OPPOSITE[name]](*bounds) else None
+        return None
+
+    def _sum(self, number: int, parts: Sequence[tuple[int, dict]]) -> Scalar | None:
+        """A number and sums by turns, each times a factor; None where it is no other than the sum of two entries."""
+        total: dict[int, tuple[Ref, tuple]] = {}
+        for factor, p in parts:
+            for k, (turn, numbers) in p.items():
+                old = total.get(k, (turn, (0,) * len(numbers)))[1]
+                total[k] = turn, tuple(a + factor * n for a, n in zip(old, numbers, strict=True))
+        entries = [self.entry(*total[k]) for k in sorted(total)]
+        number += sum(x for x in entries if is_number(x))
+        entries = [x for x in entries if not is_number(x)]
+        if number and entries:
+            turn, numbers = self.by_turn(entries[0])  # type: ignore[misc]
+            entries[0] = self.entry(turn, [n + number for n in numbers])
+        found: Scalar = entries[0] if entries else number
+        for x in entries[1:]:
+            found = super().node("add", None, found, x)
+        return found
+
+
 class Inner:
     """A graph inside a loop, and what it takes from outside: by its input nodes, `captured`, what is `outside`."""
 
@@ -77,6 +141,8 @@ class Inner:
         name, what, args = self.outer.graph.ops[x.index]
         if name == "entry":  # what is known by the turn of a loop outside stays so
             return self.graph.entry(self.capture(args[0]), what)
+        if isinstance(self.outer.graph, TurnGraph) and self.outer.graph.by_turns(x) is not None:
+            return self.graph.add(*map(self.capture, args))
         if name == "table":
             return self.graph.node("table", what, key=(str(what[0]), repr(what[1])))
         if x.index not in self.inputs:

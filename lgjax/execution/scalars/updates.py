@@ -27,13 +27,14 @@ class Updates(Storage):
     spare: Any = None
 
     def _part(self, view: View, axis: int, where: Scalar, size: int) -> View | None:
-        """Entries of an axis from a number on that is known, or known by turn."""
+        """Entries of an axis from a number on that is known, or known by the turns of loops."""
         numbers = view.axes[axis]
         with_axis = lambda new: (*view.axes[:axis], tuple(new), *view.axes[axis + 1 :])
         if is_number(where):
             part, more = numbers[where : where + size], ()
-        elif (by_turn := self._by_turn(where)) is not None and even(numbers):
-            part, more = numbers[:size], ((by_turn[0], tuple(numbers[n] - numbers[0] for n in by_turn[1])),)
+        elif (by_turns := self._by_turns(where)) is not None and even(numbers):
+            step = numbers[1] - numbers[0] if len(numbers) > 1 else 0
+            part, more = numbers[:size], tuple((turn, tuple(step * n for n in own)) for turn, own in by_turns)
         else:
             return None
         first = part[0] if part else 0
@@ -42,13 +43,17 @@ class Updates(Storage):
     def _by_turn(self, x: Scalar) -> tuple[Ref, tuple] | None:
         return self.graph.by_turn(x) if hasattr(self.graph, "by_turn") else None
 
+    def _by_turns(self, x: Scalar) -> list[tuple[Ref, tuple]] | None:
+        found = self.graph.by_turns(x) if hasattr(self.graph, "by_turns") else None
+        return None if found is None else list(found.values())
+
     def _updated(self, eqn: Any, x: Any, update: Any, *starts: np.ndarray) -> Pull | None:
         dtype = np.dtype(eqn.outvars[0].aval.dtype)
         shape, sizes = eqn.invars[0].aval.shape, eqn.invars[1].aval.shape
         most = [n - size for n, size in zip(shape, sizes, strict=True)]
         places = [indexing.within(self.graph, s[()], n) for s, n in zip(starts, most, strict=True)]
         old = self.pulled(x, dtype)
-        if all(is_number(p) or self._by_turn(p) is not None for p in places):
+        if all(is_number(p) or self._by_turns(p) is not None for p in places):
             view = old.view if old is self.spare and old.view else self.filled(shape, dtype, old.at)
             for axis, (where, size) in enumerate(zip(places, sizes, strict=True)):
                 part = self._part(view, axis, where, size)
