@@ -24,6 +24,7 @@ from lgjax.contact.rows import Acting, JointRows
 from lgjax.dynamics.kinematics import ancestor_mask
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
+from lgjax.numerics.loops import only_if
 from lgjax.numerics.rank import product
 
 Array = jax.Array
@@ -123,7 +124,7 @@ class BlockRows:
         bodies: the one or two bodies of each. force(i, side): (count, 6), wrenches on body `side` of contact i.
         first(i): (count,), forces at the body's own joint.
         """
-        n, none = len(bodies), len(self.columns.inverse)
+        n, none, acting = len(bodies), len(self.columns.inverse), self.acts
         longest = max((len(_downward(self.tree, b)) for own in bodies for b in own), default=0)
         most = max(map(len, bodies), default=1)
         paths = [[list(_downward(self.tree, b)) for b in own] for own in bodies]
@@ -141,7 +142,11 @@ class BlockRows:
                     y += self._inward(dofs, force(start + i, side), first and first(start + i))
                 return jax.lax.dynamic_update_slice(Y, jnp.stack(y)[None], (start + i, 0, 0))
 
-            Y = jax.lax.fori_loop(0, length, one, Y)
+            def turn(i, Y, start=start, one=one):
+                acts = jax.lax.dynamic_index_in_dim(acting, start + i, keepdims=False)
+                return only_if(acts, lambda Y: one(i, Y), Y)
+
+            Y = jax.lax.fori_loop(0, length, turn if count == 3 else one, Y)
         return self._placed(Y, table.reshape(n, most * longest), blocks)
 
     def _inward(self, dofs: list[Array], P: Array, first: Array | None) -> list[Array]:

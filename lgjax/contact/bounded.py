@@ -20,6 +20,7 @@ from lgjax.dynamics.kinematics import ancestor_mask
 from lgjax.multibody.model import Model
 from lgjax.multibody.tree import Tree
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.loops import iterate_while
 from lgjax.numerics.rank import product
 
 Array = jax.Array
@@ -65,11 +66,37 @@ def choose(contacts: Contacts, model: Model, gap: Array) -> Chosen:
         return jnp.where(numbers == first, jnp.inf, gaps), jax.lax.dynamic_update_index_in_dim(index, first, i, 0)
 
     gaps = jax.lax.stop_gradient(jnp.where(gap < jnp.inf, gap, jnp.finfo(dtype).max))
-    left, index = jax.lax.fori_loop(0, k, take, (gaps, jnp.zeros(k, jnp.int32)))
-    chosen = Chosen(index, jnp.zeros((k, 2, model.nv), dtype), left < jnp.inf)
+    _, index = jax.lax.fori_loop(0, k, take, (gaps, jnp.zeros(k, jnp.int32)))
+    chosen = Chosen(index, jnp.zeros((k, 2, model.nv), dtype), ~_smallest(gaps, k))
     mask = np.concatenate([ancestor_mask(model.tree)[:, list(model.tree.v_body)], np.zeros((1, model.nv), bool)])
     table = np.stack([mask[bodies] for bodies in sides(contacts, model)], 1)  # of the ground, -1, none
     return chosen._replace(moved=chosen.of(jnp.asarray(table, dtype)))
+
+
+def _smallest(x: Array, k: int) -> Array:
+    """Which (n,) of finite numbers are the k < n smallest; of equal ones the first. Sweeps in blocks need no more.
+
+    Halving an interval separates k of them from the others. Unless they are close together, that takes a few turns.
+    """
+    count = lambda most: jnp.sum((x <= most).astype(jnp.int32))
+
+    def halve(s: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        low, high, below, _ = s
+        middle = 0.5 * low + 0.5 * high
+        found = count(middle)
+        less, between = found <= k, (middle > low) & (middle < high)
+        low, below = jnp.where(less, middle, low), jnp.where(less, found, below)
+        return low, jnp.where(less, high, middle), below, between
+
+    least, none = jnp.min(x), jnp.zeros((), jnp.int32)
+    start = least - jnp.abs(least) - 1, jnp.max(x), none, jnp.ones((), bool)
+    low, high, below, _ = iterate_while(lambda s: s[3] & (s[2] < k), halve, start)
+
+    def take(left: Array, own: Array) -> tuple[Array, Array]:
+        equal = (own > low) & (own <= high) & (left > 0)
+        return left - equal.astype(jnp.int32), (own <= low) | equal
+
+    return jax.lax.scan(take, k - below, x)[1]
 
 
 def velocities(contacts: Contacts, model: Model, S: Array, points: ContactPoints, v: Array) -> Array:

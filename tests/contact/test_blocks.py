@@ -121,7 +121,7 @@ def test_systems_of_blocks_have_the_solution_of_a_dense_matrix():
         def add(run, values, i, M):
             F = [values[run.first + i, 6 * b : 6 * b + 6] for b in range(run.places.shape[1])]
             inner = K[run.first + i] if run.size == 3 else shares[run.first + i][None, None]
-            return plus_contact(M, PATTERN, run, i, F, inner)
+            return plus_contact(M, PATTERN, run, F, inner)
 
         M = matrix.by_contacts(add, identity(PATTERN, z.dtype))
         F = jnp.stack([matrix.spread(row) for row in jnp.eye(29)], 1)

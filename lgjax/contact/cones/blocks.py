@@ -94,9 +94,14 @@ class BlockMatrix:
     def of(cls, contacts: Array, rows: Array, acts: Array, pattern: Pattern, shares: bool) -> "BlockMatrix":
         """The matrix with these columns. Contacts that do not act get the mean of the diagonal as their ridge."""
         k, r = len(contacts), len(rows)
-        blocks = jax.lax.map(lambda x: product(x.T, x), contacts) if k else jnp.zeros((0, 3, 3), contacts.dtype)
-        sizes = jnp.sum(rows * rows, (1, 2))
+        blocks, sizes = jnp.zeros((k, 3, 3), contacts.dtype), jnp.sum(rows * rows, (1, 2))
         found = cls(contacts, rows, jnp.zeros(3 * k + r, sizes.dtype), blocks, sizes, acts, pattern, shares)
+
+        def square(run: Run, values, i, blocks):
+            parts = [product(F.T, F) for F in columns(values, run, i)]
+            return jax.lax.dynamic_update_index_in_dim(blocks, sum(parts[1:], parts[0]), run.first + i, 0)
+
+        found = replace(found, own=found.by_contacts(square, blocks, rows=False))
         own = found.diagonal()
         count, one = jnp.sum((own > 0).astype(own.dtype)), jnp.ones((), own.dtype)
         mean = jnp.where(count > 0, jnp.sum(own) / jnp.maximum(count, one), one)
