@@ -78,7 +78,7 @@ def _smallest(x: Array, k: int) -> Array:
 
     Halving an interval separates k of them from the others. Unless they are close together, that takes a few turns.
     """
-    count = lambda most: jnp.sum((x <= most).astype(jnp.int32))
+    count = lambda most: jnp.sum((x <= most).astype(jnp.int32), dtype=jnp.int32)
 
     def halve(s: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         low, high, below, _ = s
