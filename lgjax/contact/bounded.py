@@ -67,13 +67,13 @@ def choose(contacts: Contacts, model: Model, gap: Array) -> Chosen:
 
     gaps = jax.lax.stop_gradient(jnp.where(gap < jnp.inf, gap, jnp.finfo(dtype).max))
     _, index = jax.lax.fori_loop(0, k, take, (gaps, jnp.zeros(k, jnp.int32)))
-    chosen = Chosen(index, jnp.zeros((k, 2, model.nv), dtype), ~_smallest(gaps, k))
+    chosen = Chosen(index, jnp.zeros((k, 2, model.nv), dtype), ~smallest(gaps, k))
     mask = np.concatenate([ancestor_mask(model.tree)[:, list(model.tree.v_body)], np.zeros((1, model.nv), bool)])
     table = np.stack([mask[bodies] for bodies in sides(contacts, model)], 1)  # of the ground, -1, none
     return chosen._replace(moved=chosen.of(jnp.asarray(table, dtype)))
 
 
-def _smallest(x: Array, k: int) -> Array:
+def smallest(x: Array, k: int) -> Array:
     """Which (n,) of finite numbers are the k < n smallest; of equal ones the first. Sweeps in blocks need no more.
 
     Halving an interval separates k of them from the others. Unless they are close together, that takes a few turns.

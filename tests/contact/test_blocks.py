@@ -15,9 +15,11 @@ from lgjax.contact.cones.elimination import factorized, identity, most_neighbors
 from lgjax.contact.cones.interior import interior_steps
 from lgjax.contact.cones.law import ConeProblem, natural_map
 from lgjax.contact.cones.newton import newton_steps
+from lgjax.contact.cones.solver import ridge_of
 from lgjax.contact.geometry.detection import detect
 from lgjax.contact.responses import FactoredDynamics
 from lgjax.contact.rows import Acting, BodyRows, joint_rows
+from lgjax.execution import batched
 from lgjax.multibody.build import Body, Joint, build
 from tests.contact.test_rows import mechanism
 
@@ -172,6 +174,70 @@ def test_interior_points_by_blocks_are_on_the_law_after_ten_steps():
         return jnp.max(jnp.abs(natural_map(problem._replace(G=dense_of(matrix)), x) - x))
 
     assert np.mean(np.asarray(jax.jit(jax.vmap(miss))(b)) < 1e-7) > 0.9
+
+
+def test_corners_of_boxes_share_loads_in_float32():
+    """Of stacks of six boxes, within 16 interior points; the law is NumPy's, in float64. Near the end, W at
+    contacts that bear much is smaller than its round-off."""
+    random = np.random.default_rng(4)
+    count, h, friction, inertia = 6, 2e-3, 0.8, 0.5 * (2 * HALF) ** 2 / 6
+    pairs = [(0,) * 2, *((k, k + 1) for k in range(count - 1))]
+    columns, J = np.zeros((4 * count, 12, 3)), np.zeros((12 * count, 6 * count))
+    for k, (under, on) in enumerate(pairs):
+        for c, corner in enumerate([(-1, -1), (-1, 1), (1, -1), (1, 1)]):
+            for body, sign, level in ((on, 1, -HALF), (under, -1, HALF))[: 2 if k else 1]:
+                x, y = HALF * np.array(corner)
+                rows = np.array([[y, -x, 0, 0, 0, 1], [0, level, -y, 1, 0, 0], [-level, 0, x, 0, 1, 0]])
+                first = 12 * k + 3 * c
+                J[first : first + 3, 6 * body : 6 * body + 6] = sign * rows
+                at = 6 * (body == on) if k else 0
+                columns[4 * k + c, at : at + 6] = sign * rows.T / np.sqrt([[inertia]] * 3 + [[0.5]] * 3)
+    pattern = Pattern(tuple(x if k else (0,) for k, x in enumerate(pairs) for _ in range(4)), (), count)
+    matrix = BlockMatrix.of(
+        jnp.asarray(columns, "float32"), jnp.zeros((0, 12, 1), "float32"), jnp.ones(4 * count, bool), pattern, True
+    )
+    matrix = matrix.plus(ridge_of(matrix, 4 * count))
+    v = 1e-2 * random.normal(size=(64, 6 * count)) - h * G * np.tile([0, 0, 0, 0, 0, 1], count)
+    b, none = jnp.asarray(v @ J.T, "float32"), jnp.zeros(0, "float32")
+
+    def impulses(b):
+        problem = ConeProblem(matrix, b, jnp.full(4 * count, friction, "float32"), none, none, None)
+        point, step, impulses = interior_steps(problem, jnp.ones((), "float32"))
+        return jax.lax.scan(lambda z, i: (step(z, i), impulses(step(z, i))), point, np.arange(16))[1]
+
+    x = np.asarray(jax.jit(jax.vmap(impulses))(b), float)
+    dense = J @ np.diag(np.tile([1 / inertia] * 3 + [2.0] * 3, count)) @ J.T
+    stiff = np.diag(dense).reshape(-1, 3)
+    X, u = (a.reshape(64, 16, -1, 3) for a in (x, x @ dense + (v @ J.T)[:, None]))
+    wanted = X - u / stiff
+    wanted[..., 0] = np.maximum(wanted[..., 0], 0)
+    size = np.linalg.norm(wanted[..., 1:], axis=-1)
+    wanted[..., 1:] *= np.minimum(1, friction * wanted[..., 0] / np.maximum(size, 1e-30))[..., None]
+    miss = np.nanmin(np.max(np.abs(wanted - X) * stiff, (2, 3)), 1)  # the best of the points
+    assert np.mean(miss < 5e-6) > 0.9
+
+
+def test_contacts_are_skipped_in_groups():
+    """Products with G where any contacts act: groups of equal places, of which none, some or all do."""
+    random = np.random.default_rng(5)
+    pattern = Pattern((*[(0,)] * 4, *[(1,)] * 4, *[(0, 1)] * 6, *[(1, 2)] * 2, *[(0, 2)] * 2), ((0,), (1, 2)), 3)
+    whole = random_matrix(random, pattern)
+    acts = random.uniform(size=(17, 20)) < 0.25
+    acts[0], acts[1] = False, True
+    x = random.normal(size=(17, 56))
+
+    def product(acts, x):
+        masks = [mask[:, None, None] for mask in (acts[:18], acts[18:])]
+        contacts, rows = (jnp.where(m, a, 0 * a) for m, a in zip(masks, (whole.contacts, whole.rows), strict=True))
+        matrix = BlockMatrix.of(contacts, rows, acts, pattern, True)
+        return matrix.times(x), matrix.ridge, matrix.diagonal()
+
+    found, ridge, diagonal = map(np.asarray, jax.jit(jax.vmap(batched(product)))(jnp.asarray(acts), jnp.asarray(x)))
+    F = np.stack([np.asarray(whole.spread(row)) for row in np.eye(56)], 1)
+    for k in range(17):
+        own = F * np.concatenate([np.repeat(acts[k, :18], 3), acts[k, 18:]])
+        np.testing.assert_allclose(found[k] - ridge[k] * x[k], own.T @ (own @ x[k]), atol=1e-12)
+        np.testing.assert_allclose(diagonal[k] - ridge[k], np.sum(own * own, 0), atol=1e-12)
 
 
 def both_ways(monkeypatch, run):

@@ -5,16 +5,18 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import lgjax
 from lgjax import Pose, shapes
 from lgjax.contact import ContactStatus, TimeStepping, contact_points, contact_step
-from lgjax.contact.bounded import ChosenRows, acting_of, choose, velocities
+from lgjax.contact.bounded import ChosenRows, acting_of, choose, smallest, velocities
 from lgjax.contact.cones import solver
 from lgjax.contact.geometry import patches
 from lgjax.contact.geometry.detection import detect
 from lgjax.contact.responses import FactoredDynamics
 from lgjax.contact.rows import Acting, BodyRows, joint_rows
+from lgjax.execution import batched
 from lgjax.multibody.build import Body, Joint, build
 from lgjax.shapes import DistanceStatus
 
@@ -251,3 +253,17 @@ def test_only_faces_whose_points_share_a_load_have_a_factor(monkeypatch):
         )
         jax.eval_shape(step, lgjax.neutral(model))
         assert bool(tried) == share
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("count", "k"), [(20, 3), (40, 17), (7, 6), (9, 1)])
+def test_the_smallest_numbers_are_those_of_a_sort(count, k, dtype):
+    """Of equal ones the first; of numbers close together, far apart, equal, and as large as there are."""
+    x = np.random.default_rng(0).normal(size=(17, count))
+    some = np.random.default_rng(1).uniform(size=x.shape) < 0.5
+    most = float(np.finfo(dtype).max)
+    for own in (x, np.round(x), 0 * x, np.where(some, most, 1e-8 * x), np.where(some, 1e-30 * x, 1 + 1e-7 * x)):
+        own = own.astype(dtype)
+        found = jax.jit(jax.vmap(batched(lambda x: smallest(x, k))))(jnp.asarray(own))
+        order = np.argsort(own, 1, kind="stable")[:, :k]
+        np.testing.assert_array_equal(found, np.any(np.arange(count) == order[..., None], 1))

@@ -13,6 +13,7 @@ from lgjax.execution.kernels import native, programs
 from lgjax.execution.scalars import arrays, loops
 from lgjax.execution.scalars.program import program_of
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.loops import only_if
 from tests.execution import test_kernel, test_program
 
 rng = np.random.default_rng(0)
@@ -44,6 +45,20 @@ M, N, x = matrices(8, 8), matrices(8, 6), matrices(8)
 
 def row(M, i, axis=0):
     return jax.lax.dynamic_index_in_dim(M, i, axis, keepdims=False)
+
+
+def doubled(M, i, x):
+    return jax.lax.dynamic_update_slice_in_dim(M, (2 * row(M, i) + x)[None], i, 0)
+
+
+def group(M, i, x):
+    """Rows 2 i and 2 i + 1 changed where their first entries are positive."""
+
+    def turn(j, M):
+        k = 2 * i + j
+        return only_if(row(M, k)[0] > 0, lambda M: doubled(M, k, x), M)
+
+    return jax.lax.fori_loop(0, 2, turn, M)
 
 
 def gauss_seidel(M, x):
@@ -200,6 +215,12 @@ FUNCTIONS = {
     ),
     "an entry that a loop outside counts": lambda M, N, x: jax.lax.fori_loop(
         0, 4, lambda i, y: y + jax.lax.fori_loop(0, 2, lambda j, z: z + M[2 * i + j] + M[i, j], 0 * x), x
+    ),
+    "rows at sums of turns": lambda M, N, x: jax.lax.fori_loop(
+        0, 4, lambda i, M: jax.lax.fori_loop(0, 2, lambda j, M: doubled(M, 2 * i + j, x), M), M
+    ),
+    "rows in groups, in systems that go on": lambda M, N, x: jax.lax.fori_loop(
+        0, 4, lambda i, M: only_if(row(x, 2 * i) > 0, lambda M: group(M, i, x), M), M
     ),
     "entries at numbers": lambda M, N, x: (
         row(M, jnp.argmax(x).astype(jnp.int32)), row(M, jnp.int32(9 * x[0]), 1), jnp.argmin(M, 0).astype(jnp.int32),

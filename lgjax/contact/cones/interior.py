@@ -150,6 +150,8 @@ def _step(s: _Scaled, z: _Point, coupling: Array) -> _Point:
     if isinstance(s.G, BlockMatrix):
         inside = jnp.maximum(w[:, 0], _length(w) + WITHIN * _roughness(w.dtype))
         w = w.at[:, 0].set(jnp.where(s.G.acts[: len(w)], inside, w[:, 0]))
+    elif s.factor is not None:
+        w = w.at[:, 0].set(jnp.maximum(w[:, 0], _length(w) + WITHIN * _roughness(w.dtype)))
     return _Point(move(z.x, dx, primal), w, move(z.lower, ends[2], dual), move(z.upper, ends[3], dual), part)
 
 
@@ -192,7 +194,8 @@ class _Bounds(NamedTuple):
             one = lambda y, step, wider: _to_edge((y.at[0].add(wider))[None], step[None])[0]
             edges = [end[None] for end in least_of_contacts(s.G, one, steps)]
         else:
-            edges = [_to_edge(x, change), _to_edge(z.w, dw)]
+            wider = z.w if s.factor is None else z.w.at[:, 0].add(_roughness(dx.dtype))
+            edges = [_to_edge(x, change), _to_edge(wider, dw)]
         primal, dual = [*primal, edges[0]], [*dual, edges[1]]
         far = float(jnp.finfo(dx.dtype).max)
         least = lambda ends: jnp.min(jnp.concatenate(ends), initial=far)
