@@ -163,22 +163,6 @@ def _reads_others(ops: list, index: int, carried: int, arrays: set[int]) -> bool
     return bool(others) or any(fill.into or not fill.in_place_of(node) for node in own)
 
 
-def kept_by_systems_done(ops: list, result: int, carried: int) -> bool:
-    """Whether a result of a region is an array that it carries, over which only loops inside write that end by what
-    they compute: there, systems that are done keep theirs.
-    """
-    name, what, args = ops[result]
-    if name != "result" or not isinstance(what, tuple):
-        return False
-    kind, loop, starts = ops[args[0].index]
-    k = what[1]
-    if starts[len(starts) - len(loop.arrays) + k].index != carried:
-        return False
-    return kind == "while" or kept_by_systems_done(
-        loop.ops, loop.results[len(loop.results) - len(loop.arrays) + k].index, loop.arrays[k]
-    )
-
-
 def written_over(fill: Fill, values: dict[int, Any], args: Sequence[Ref], spare: set[int]) -> Memory | None:
     """One of the `spare` arrays that a fill reads, if it reads each entry only where it writes it."""
     for node, a in zip(fill.captured, args, strict=False):
@@ -211,6 +195,21 @@ class Holding:
         if index is None or self.last.get(index) != place:
             return set()
         return {index} if sum(isinstance(a, Ref) and a.index == index for a in args) == 1 else set()
+
+    @staticmethod
+    def kept_inside(ops: list, result: int, carried: int) -> bool:
+        """Whether a result of a region is an array that it carries, over which only loops inside write that end by
+        what they compute: there, systems that are done keep theirs.
+        """
+        name, what, args = ops[result]
+        if name != "result" or not isinstance(what, tuple):
+            return False
+        kind, loop, starts = ops[args[0].index]
+        k = what[1]
+        if starts[len(starts) - len(loop.arrays) + k].index != carried:
+            return False
+        last = loop.results[len(loop.results) - len(loop.arrays) + k]
+        return kind == "while" or Holding.kept_inside(loop.ops, last.index, loop.arrays[k])
 
     def passed_on(self, place: int, index: int, next_: Mapping[int, int]) -> set[int]:
         """Inputs with which a loop, the node at a place, begins, and whose next are what it makes of them."""

@@ -17,9 +17,7 @@ import numpy as np
 
 from lgjax.execution.kernels.elementary import sine_and_cosine
 from lgjax.execution.kernels.functions import added, write
-from lgjax.execution.kernels.memory import (
-    Arena, Holding, Memory, Ran, Repeated, Turns, kept_by_systems_done, late_fills, written_over,
-)  # fmt: skip
+from lgjax.execution.kernels.memory import Arena, Holding, Memory, Ran, Repeated, Turns, late_fills, written_over
 from lgjax.execution.kernels.writer import BOOL, Writer, kind_of, kind_of_dtype
 from lgjax.execution.scalars.graph import Ref, is_number
 from lgjax.execution.scalars.program import ScalarProgram
@@ -274,7 +272,7 @@ class Translation(ABC):
         inside |= dict(zip(loop.arrays, arrays, strict=True))
         late = late_fills(loop, loop.results[count:])
         waits = {k for k in range(len(arrays)) if ("array", k) in read}
-        keeps = lambda k: kept_by_systems_done(loop.ops, loop.results[count + k].index, loop.arrays[k])
+        keeps = lambda k: Holding.kept_inside(loop.ops, loop.results[count + k].index, loop.arrays[k])
         freely = {k for k in range(len(arrays)) if k not in waits or keeps(k)}
         self._inside(loop, inside, loop.results[count:], late, freely)
         again, *following = [self._value(inside, x) for x in loop.results[:count]]

@@ -1,7 +1,8 @@
 """Graphs inside loops, in which what depends on nothing but the number of the turn is known, as a table by turn.
 
 A sum of whole numbers by the turns of several loops stays such a sum, and comparisons that all turns agree about are
-known. Indices of arrays are computed from such numbers (`arrays.py`). Read first: `graph.py`, `pulls.py`. Next: `loops.py`.
+known. Indices of arrays are computed from such numbers (`arrays.py`). Read first: `graph.py`, `pulls.py`. Next:
+`loops.py`.
 """
 
 import operator
@@ -79,7 +80,6 @@ class TurnGraph(Graph):
         if any(type(x) is float for column in columns for x in column):
             return None
         return self.entry(turn, [rule(*row) for row in zip(*columns, strict=True)])
-
 
     def _folded_sum(self, name: str, args: Sequence[Scalar], key: Any) -> Any:
         """The same for sums of numbers by the turns of several loops."""
