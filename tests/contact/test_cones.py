@@ -131,7 +131,7 @@ def test_interior_points_in_few_velocities_end_on_the_law(again, most, dtype, cl
     one = jax.jit(over_last(lambda *system: early_attempt(*system, *ends)))
     x = np.asarray(one(p, stiffness, start, jnp.asarray(going)))
     np.testing.assert_array_equal(x[:, ~going], start[:, ~going])
-    assert np.mean(law(p, x)[going] < 10 * close) > 0.99
+    assert np.mean(law(p, x)[going] < 10 * close) > 0.97
 
 
 def test_boxes_whose_corners_share_a_load_need_few_sweeps():
