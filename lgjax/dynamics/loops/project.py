@@ -159,6 +159,10 @@ def project_velocity(
 
     It is the velocity after an impulse of the constraints; the kinetic energy never grows.
 
+    No entry of v is held. To hold entry i at a speed, scale the result w: w0 = w * speed / w[i], all there is to do for
+    one freedom. With more, add what is left of v, projected with a loop that keeps its entry i zero:
+    w0 + project_velocity(model, [*loops, Loop(lambda model, q: q.joints[i : i + 1])], q, v - w0).
+
     Args:
         model: the mechanism.
         loops: one `Loop` or several.
