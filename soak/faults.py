@@ -1,7 +1,7 @@
 """Runs that are interrupted, disks that are full, files that are spoilt: nothing computed is lost, nothing is made up.
 
-The run is that of `tests/simulate/random_pendulums.py`, in a folder, twenty chunks of three trajectories. Whatever
-happens to it, a resumed run has to equal the uninterrupted one bit by bit, or to refuse in one line.
+The run is that of `tests/simulate/ensemble/random_pendulums.py`, in a folder, twenty chunks of three trajectories.
+Whatever happens to it, a resumed run has to equal the uninterrupted one bit by bit, or to refuse in one line.
 `python -m soak.faults FOLDER OUT` is the process that is interrupted.
 """
 
@@ -29,7 +29,7 @@ import numpy as np
 
 import lgjax
 from soak import Result
-from tests.simulate.random_pendulums import everything, run
+from tests.simulate.ensemble.random_pendulums import everything, run
 
 ROOT = Path(__file__).resolve().parents[1]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)

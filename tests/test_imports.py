@@ -104,6 +104,11 @@ def test_files_are_short(path):
             assert node.end_lineno - node.lineno < 60, f"{path.name}: {node.name} is longer than 60 lines"
 
 
+def test_tests_of_drivers_lie_in_folders_like_those_of_the_library():
+    folders = lambda root: {path.name for path in (root / "simulate").iterdir() if any(path.glob("*.py"))}
+    assert folders(ROOT.parent / "tests") == folders(ROOT)
+
+
 def run(code: str) -> str:
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT.parent

@@ -13,7 +13,7 @@ from lgjax.execution.scalars.program import program_of
 from lgjax.multibody.specialized import SpecializedModel
 from lgjax.robots.actuators import Actuators
 from tests.robots.whole import TEXT
-from tests.simulate.test_robot_ensembles import RUN, STILL, driven
+from tests.simulate.ensemble.test_robot_ensembles import RUN, STILL, driven
 from tests.simulate.test_robots import start
 
 INPUTS = [(), ("actuators.gain",), ("actuators", "inertias.mass"), ("forces", "actuators.transmission")]

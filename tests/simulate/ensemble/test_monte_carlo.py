@@ -19,10 +19,10 @@ import pytest
 import lgjax
 from lgjax.simulate.ensemble import program as batches
 from lgjax.simulate.ensemble import storage
-from tests.simulate.random_pendulums import STEPS, everything, pendulum, run
+from tests.simulate.ensemble.random_pendulums import STEPS, everything, pendulum, run
 
 pytestmark = pytest.mark.usefixtures("kept_programs")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @cache
@@ -40,7 +40,7 @@ def start(*arguments, devices=1):
     """Another process that runs random pendulums, compiled as in this one."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.simulate.random_pendulums", *map(str, arguments)],
+        [sys.executable, "-m", "tests.simulate.ensemble.random_pendulums", *map(str, arguments)],
         cwd=ROOT, env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
