@@ -4,7 +4,6 @@ Read first: `step.py`, the scheme, and `rows.py`.
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,14 +12,13 @@ import numpy as np
 
 from lgjax.contact.block_rows import BlockRows
 from lgjax.contact.bounded import Chosen, ChosenRows
-from lgjax.contact.cones.algebra import own_blocks, plus_diagonal
-from lgjax.contact.cones.factors import Factors, times
+from lgjax.contact.cones.algebra import own_blocks, plus_diagonal, times
 from lgjax.contact.cones.law import ConeProblem, largest_part
-from lgjax.contact.cones.solver import in_turn, ridge_of, solve_cones
+from lgjax.contact.cones.solver import in_turn, solve_cones
+from lgjax.contact.demands import excess, extent, joint_bounds, open_gap, rebound, shifted, spread
 from lgjax.contact.geometry.detection import ContactPoints
 from lgjax.contact.responses import Columns
 from lgjax.contact.rows import Acting, BodyRows, JointRows
-from lgjax.execution.kept import keep, known
 
 Array = jax.Array
 
@@ -31,8 +29,6 @@ STANDARD_GRAVITY = 9.81
 ENOUGH = 0.1
 # Units of round-off of its own response that a row keeps which loops hold entirely.
 TRACE_EPS = 8
-# Units of round-off of the largest coordinate of a contact below which a gap counts as closed.
-GAP_EPS = 16
 # Units of round-off by which a position is rounded: a displacement is not known better.
 HALF = 0.5
 # Contacts at rest push each other by up to this many times the velocity change from a step's forces: no impact.
@@ -75,9 +71,9 @@ class Task(NamedTuple):
 
 
 class Solutions(NamedTuple):
-    """Start and result of the solver.
+    """What the solver finds for the rows of the contacts that act, of joint limits and dry joints.
 
-    plain: impulses of all rows without restitution, bouncing: with it. lift: displacements of normals and limits.
+    plain: impulses without restitution, bouncing: with it. lift: displacements of normals and limits.
     """
 
     plain: Array
@@ -88,13 +84,15 @@ class Solutions(NamedTuple):
 class Coupled(NamedTuple):
     """Solution of all contacts and joints together.
 
-    y: (nv, 2) of impulses and displacements, as `FactoredDynamics.respond` takes it. impulse: (n, 3). velocity: (n, 3)
-    after the impulses, where all contacts act. joint_impulse: (nv,). residual, sweeps: as in `Impact`. solutions: those
-    that derivatives start from. excess: of each island, J, the work of the displacements minus the energy that the
-    impulses have lost, where restitution is given. passed_on: () bool, see `_passed_on`.
+    y: (nv, 2) of impulses and displacements, as `FactoredDynamics.respond` takes it. apart: the same of the impulses
+    without and with restitution, None where there is none. impulse: (n, 3). velocity: (n, 3) after the impulses, where
+    all contacts act. joint_impulse: (nv,). residual, sweeps: as in `Impact`. solutions: those that derivatives start
+    from. excess: of each island, J, the work of the displacements minus the energy that the impulses have lost, where
+    restitution is given. passed_on: () bool, see `_passed_on`.
     """
 
     y: Array
+    apart: Array | None
     impulse: Array
     velocity: Array
     joint_impulse: Array
@@ -105,48 +103,45 @@ class Coupled(NamedTuple):
     passed_on: Array
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -> Coupled:
-    found = _coupled(settings, acting, task, start)
-    return found._replace(solutions=keep(found.solutions))  # says that the derivative has something to read
+def coupled(settings: Settings, acting: Acting, task: Task, guess: Array) -> Coupled:
+    """The impulses, from a guess (n, 3) for all candidates. Derivatives do not pass through: see `equations.py`.
 
-
-@coupled.defjvp
-def _(settings, acting, primals, tangents):
-    """Derivatives of the same operations at the known solutions: no iteration is differentiated or repeated."""
-    found = coupled(settings, acting, *primals)
-    # Without sweeps, what is given is taken as the solution.
-    without, solutions = settings._replace(max_sweeps=0), keep(found.solutions)
-    again = lambda task: _coupled(without, acting, task, solutions)
-    same, along = jax.jvp(again, (primals[0],), (tangents[0],))
-    return known(found, same._replace(sweeps=found.sweeps)), along
-
-
-def _coupled(settings: Settings, acting: Acting, task: Task, start: Solutions) -> Coupled:
-    """Choose the matrix: in blocks for all candidates if `acting` has a pattern, else dense for those that act.
-
-    Solutions belong to the contacts that act; the start belongs to all candidates, except where it is a known solution.
+    Chooses the matrix: in blocks for all candidates if `acting` has a pattern, else dense for those that act.
     """
-    columns, points, joints, law, chosen = task.columns, task.points, task.joints, task.law, task.chosen
-    blocks = acting.pattern is not None and task.held is None
-    if blocks and settings.max_sweeps:
+    points, joints, law, chosen = task.points, task.joints, task.law, task.chosen
+    if chosen is not None:
+        guess = jnp.where(chosen.waiting[:, None], jnp.zeros_like(guess), guess)
+    if in_blocks(acting, task.held):
         acts = jnp.ones(len(points.gap), bool) if chosen is None else ~chosen.waiting
-        rows = BlockRows(acting, columns, points, joints, acts)
-        found = _solved(settings, acting, rows, task, start, True)
+        found = _solved(settings, acting, BlockRows(acting, task.columns, points, joints, acts), task, guess)
         if chosen is None:
             return found
         solutions = _of_chosen(chosen, found.solutions, len(acts))
         return found._replace(solutions=solutions, velocity=jnp.zeros_like(found.velocity))
+    acting, rows, points, law = dense_rows(acting, task.columns, points, joints, law, chosen)
+    task = task._replace(points=points, law=law)
+    found = _solved(settings, acting, rows, task, guess if chosen is None else chosen.of(guess))
     if chosen is None:
-        return _solved(settings, acting, BodyRows(acting, columns, points, joints), task, start, blocks)
-    assert acting.bounded is not None
-    count, acting = len(points.gap), acting.bounded
-    start = _of_chosen(chosen, start, count) if settings.max_sweeps else start
-    points, friction, restitution = jax.tree.map(chosen.of, (points, *law[:2]))
-    task = task._replace(points=points, law=law._replace(friction=friction, restitution=restitution))
-    found = _solved(settings, acting, ChosenRows(acting, columns, points, joints, chosen.moved), task, start, blocks)
-    impulse = chosen.among_all(found.impulse, count)
+        return found
+    impulse = chosen.among_all(found.impulse, len(guess))
     return found._replace(impulse=impulse, velocity=jnp.zeros_like(impulse))
+
+
+def in_blocks(acting: Acting, held: Any) -> bool:
+    """Whether the matrix is in blocks; then contacts whose gap is round-off are closed, see `demands.open_gap`."""
+    return acting.pattern is not None and held is None
+
+
+def dense_rows(
+    acting: Acting, columns: Columns, points: ContactPoints, joints: JointRows, law: Law, chosen: Chosen | None
+) -> tuple[Acting, Any, ContactPoints, Law]:
+    """Rows for a dense matrix, of the contacts that act, with what is static about them, their points and their law."""
+    if chosen is None:
+        return acting, BodyRows(acting, columns, points, joints), points, law
+    assert acting.bounded is not None
+    points, friction, restitution = jax.tree.map(chosen.of, (points, *law[:2]))
+    rows = ChosenRows(acting.bounded, columns, points, joints, chosen.moved)
+    return acting.bounded, rows, points, law._replace(friction=friction, restitution=restitution)
 
 
 def _of_chosen(chosen: Chosen, all_of: Solutions, count: int) -> Solutions:
@@ -156,138 +151,91 @@ def _of_chosen(chosen: Chosen, all_of: Solutions, count: int) -> Solutions:
     return Solutions(rows(all_of.plain), rows(all_of.bouncing), normals)
 
 
-def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, start: Solutions, closes: bool) -> Coupled:
-    """The impulses and displacements of rows, and what they change. closes: as in `_open`."""
+def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Array) -> Coupled:
+    """The impulses and displacements of rows, and what they change."""
     points, joints, law, v_free = task.points, task.joints, task.law, task.v_free
-    n, limited = len(points.gap), acting.limited
-    rates = rows.rates
-    G, operator = _matrix(rows, task, n)
+    n, limited, rates = len(points.gap), acting.limited, rows.rates
+    G = matrix_of(rows, task.held)
     # Points of a face can share a load in many ways: the solver then takes the smaller matrices of the velocities.
     shared = acting.faces and task.held is None and 3 * n + len(acting.joints) > len(v_free)
     factor = rows.factor() if shared and not isinstance(rows, BlockRows) else None
     u = rates(v_free)
     fastest = jnp.max(jnp.abs(u))
     gap = jnp.concatenate([rows.masked(points.gap), joints.gap])
-    opens = -2 / law.h * _open(gap, points, closes)
-    smooth = law.smoothing
-    barrier = None if smooth is None else rows.masked(jnp.broadcast_to(2 * STANDARD_GRAVITY * smooth, points.gap.shape))
+    opens = -2 / law.h * open_gap(gap, points, in_blocks(acting, task.held))
+    barrier = barrier_of(law, rows, points)
 
     def solve(allowed, guess, active):
-        problem = ConeProblem(
-            G, _shifted(n, u, allowed), law.friction, *_joint_bounds(joints), barrier, factor, operator
-        )
+        problem = ConeProblem(G, shifted(n, u, allowed), law.friction, *joint_bounds(joints), barrier, factor)
         enough = ENOUGH * settings.limit
         return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough)
 
-    bouncing = law.restitution is not None and n > 0
-    before = rates(task.v_t) if bouncing else u
+    bouncing, before, apart = law.restitution is not None and n > 0, u, None
+    start = jnp.concatenate([guess.reshape(-1), jnp.zeros(len(acting.joints), guess.dtype)])
     if bouncing:
-        bounces, allowed = _rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], gap[:n], law.restitution, law.h)
-        found = _bouncing(settings, solve, start, opens, jnp.concatenate([allowed, opens[n:]]), bounces)
-        plain, further, residual, sweeps = found
-        islands = [own for own, _ in acting.islands]
-        change = further - plain
-        x = plain + largest_part(partial(times, G, operator), 0.5 * (u + before), plain, change, islands) * change
+        before = rates(task.v_t)
+        bounces, allowed = rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], gap[:n], law.restitution, law.h)
+        tasks = (opens, jnp.ones((), bool)), (jnp.concatenate([allowed, opens[n:]]), bounces)
+        found, again = in_turn(solve, start, tasks)
+        plain, further = found.x, jnp.where(bounces, again.x, found.x)
+        residual, sweeps = jnp.maximum(found.residual, again.residual), found.sweeps + again.sweeps
+        change, islands = further - plain, [own for own, _ in acting.islands]
+        pull, bend = times(G, plain), times(G, change)
+        x = plain + largest_part(0.5 * (u + before), plain, change, pull, bend, islands) * change
+        apart = jnp.stack([rows.response(f) for f in (plain, further)], 1)
     else:
-        found = solve(opens, start.plain, jnp.ones((), bool))
-        plain = further = x = found.x
+        found = solve(opens, start, jnp.ones((), bool))
+        x = plain = further = found.x
         residual, sweeps = found.residual, found.sweeps
-    after = u + times(G, operator, x)
-    normals = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 3 * n + limited)], int)
+    after = u + times(G, x)
+    normals = normals_of(n, limited)
+    least = G.normals(limited) if isinstance(rows, BlockRows) else G[normals][:, normals]
     left_open = gap + 0.5 * law.h * after[normals]
-    least = (
-        (G.normals(limited), None) if operator is None else (G[normals][:, normals], operator.between(normals.tolist()))
-    )
-    lift, left = _lift(settings, *least, left_open, start.lift, law.h, fastest, _extent(points))
-    pushed = _spread(normals, lift, x)
+    lift, left = _lift(settings, least, left_open, law.h, fastest, extent(points))
+    pushed = spread(normals, lift, x)
     y = jnp.stack([rows.response(f) for f in (x, pushed)], 1)
-    at_joints = jnp.zeros_like(v_free).at[np.asarray(acting.joints, int)].add(rows.signs * x[3 * n :])
+    at_joints = joint_impulses(acting, rows, x[3 * n :], v_free)
     residual = jnp.maximum(residual, left / law.h)
-    excess, passed_on = jnp.zeros_like(residual)[None], jnp.zeros((), bool)
+    gained, passed_on = jnp.zeros_like(residual)[None], jnp.zeros((), bool)
     if bouncing:
-        excess = _excess(acting.islands, u, before, after, x, pushed, law.h)
+        gained = excess(acting.islands, u, before, after, x, pushed, law.h)
         passed_on = _passed_on(G, plain, before[: 3 * n : 3], u[: 3 * n : 3], law.restitution)
     impulse, velocity = (f[: 3 * n].reshape(n, 3) for f in (x, after))
     solutions = Solutions(plain, further, lift)
-    return Coupled(y, impulse, velocity, at_joints, residual, sweeps, solutions, excess, passed_on)
+    return Coupled(y, apart, impulse, velocity, at_joints, residual, sweeps, solutions, gained, passed_on)
 
 
-def _bouncing(settings: Settings, solve, start: Solutions, opens, allowed, bounces):
-    """Impulses without and with restitution, the larger residual, and all sweeps.
-
-    solve(allowed, guess, active); opens, allowed: the least velocities without and with restitution; bounces: whether
-    there is any.
-    """
-    tasks = (opens, jnp.ones((), bool)), (allowed, bounces)
-    if settings.max_sweeps:
-        found, again = in_turn(solve, start.plain, tasks)
-    else:
-        found, again = (solve(low, guess, active) for guess, (low, active) in zip(start[:2], tasks, strict=True))
-    bouncing = jnp.where(bounces, again.x, found.x)
-    return found.x, bouncing, jnp.maximum(found.residual, again.residual), found.sweeps + again.sweeps
+def normals_of(contacts: int, limited: int) -> np.ndarray:
+    """The rows of normals and of joint limits."""
+    return np.asarray([*range(0, 3 * contacts, 3), *range(3 * contacts, 3 * contacts + limited)], int)
 
 
-def _joint_bounds(joints):
-    """Least and largest impulses of limits and of dry friction."""
-    high = jnp.concatenate([jnp.full_like(joints.gap, jnp.inf), joints.dry])
-    return jnp.concatenate([jnp.zeros_like(joints.gap), -joints.dry]), high
+def joint_impulses(acting: Acting, rows: Any, x: Array, like: Array) -> Array:
+    """Impulses (nv,) of joint limits and dry joints, from those of their rows."""
+    return jnp.zeros_like(like).at[np.asarray(acting.joints, int)].add(rows.signs * x)
 
 
-def _entries(operator: Factors, contacts: int) -> Array:
-    """Delassus' matrix (n, n) with the ridge that the solver wants, a constant to derivatives.
+def barrier_of(law: Law, rows: Any, points: ContactPoints) -> Array | None:
+    """`ConeProblem.barrier`."""
+    if law.smoothing is None:
+        return None
+    return rows.masked(jnp.broadcast_to(2 * STANDARD_GRAVITY * law.smoothing, points.gap.shape))
+
+
+def matrix_of(rows: Any, held: Any) -> Any:
+    """Delassus' matrix, `ConeProblem.G`.
 
     What bilateral rows hold entirely keeps a trace of its own response, so that the solver can divide by it.
     """
-    operator = jax.lax.stop_gradient(operator)
-    G = operator.matrix()
-    more = ridge_of(G, contacts)
-    if operator.held is not None:
-        more = more + TRACE_EPS * float(jnp.finfo(G.dtype).eps) * replace(operator, held=None).diagonal()
-    return plus_diagonal(G, more)
-
-
-def _matrix(rows: Any, task: Task, contacts: int) -> tuple[Any, Factors | None]:
-    """`ConeProblem.G`, and its operator where it is not by blocks."""
     if isinstance(rows, BlockRows):
-        return rows.matrix(), None
+        return rows.matrix()
     operator = rows.operator()
-    if task.held is not None:
-        answers, inverse = task.held
-        operator = replace(operator, held=(jnp.stack([rows.rates(answer) for answer in answers]), inverse))
-    return _entries(operator, contacts), operator
-
-
-def _extent(points: ContactPoints) -> Array:
-    """The largest coordinate () of a contact, m, a constant to derivatives."""
-    return jax.lax.stop_gradient(jnp.max(jnp.abs(points.point), initial=0.0))
-
-
-def _open(gap, points: ContactPoints, closes: bool):
-    """Gaps, 0 where they are closed. closes: whether gaps count as closed that are round-off of positions.
-
-    By them the points of a face would seem to contradict each other.
-    """
-    if not closes:
-        return jnp.maximum(gap, jnp.zeros_like(gap))
-    least = GAP_EPS * float(jnp.finfo(gap.dtype).eps) * _extent(points)
-    return jnp.where(gap > least, gap, jnp.zeros_like(gap))
-
-
-def _excess(islands, u, before, after, x, pushed, h) -> Array:
-    """Work, J, of the displacements and impulses x together, where it is positive; (islands,).
-
-    Impulses do positive work at a point that first separates and is then pressed together, as when a body turns.
-
-    pushed: impulses of the displacements, as x. Gravity and motors change the velocities from `before` to u.
-    """
-
-    def one(rows) -> Array:
-        own = np.asarray(rows, int)
-        gained = 0.5 * jnp.sum(x[own] * (before[own] + after[own]))
-        work = jnp.sum(pushed[own] * (before[own] - u[own])) / h
-        return jnp.maximum(work + gained, jnp.zeros_like(work))
-
-    return jnp.stack([one(rows) for rows, _ in islands])
+    if held is None:
+        return operator.matrix()
+    answers, inverse = held
+    trace = TRACE_EPS * float(jnp.finfo(answers.dtype).eps) * operator.diagonal()
+    whole = replace(operator, held=(jnp.stack([rows.rates(answer) for answer in answers]), inverse))
+    return plus_diagonal(whole.matrix(), trace)
 
 
 def _passed_on(G, x, before, u, restitution) -> Array:
@@ -298,31 +246,12 @@ def _passed_on(G, x, before, u, restitution) -> Array:
     """
     n = len(before)
     impulse = x[: 3 * n].reshape(n, 3)
-    driven = -(times(G, None, x)[: 3 * n : 3] - jnp.sum(own_blocks(G, n)[:, 0] * impulse, 1))
+    driven = -(times(G, x)[: 3 * n : 3] - jnp.sum(own_blocks(G, n)[:, 0] * impulse, 1))
     noise = MANY_TIMES * jnp.max(jnp.abs(u - before)) + TRACE_EPS * float(jnp.finfo(u.dtype).eps) * jnp.max(jnp.abs(u))
     return jnp.any((restitution > 0) & (impulse[:, 0] > 0) & (driven > jnp.maximum(noise, -before)))
 
 
-def _spread(rows, values, like):
-    """Values in some rows, zeros in the others."""
-    return jnp.zeros_like(like).at[rows].set(values, unique_indices=True)
-
-
-def _shifted(n: int, u, allowed):
-    """Velocities minus the least ones that are allowed, along the normals of n contacts and at the limits."""
-    rows = np.asarray([*range(0, 3 * n, 3), *range(3 * n, 2 * n + len(allowed))], int)
-    return u.at[rows].add(-allowed, unique_indices=True)
-
-
-def _rebound(before, u, opens, gap, restitution, h) -> tuple[Array, Array]:
-    """Whether any contact bounces (), and the least normal velocities (n,) that restitution demands."""
-    closing = (gap + 0.5 * h * u < 0) & (before < 0)
-    demanded = -restitution * before
-    bounces = jnp.any(closing & (demanded > 0))
-    return jax.lax.stop_gradient(bounces), jnp.where(closing, jnp.maximum(demanded, opens), opens)
-
-
-def _lift(settings: Settings, G, operator: Factors | None, gap, guess, h, fastest, extent) -> tuple[Array, Array]:
+def _lift(settings: Settings, G, gap, h, fastest, size) -> tuple[Array, Array]:
     """Displacement impulses (n,) along normals and limits that leave no gap negative, and the error left (), m.
 
     Their tolerance is that of the displacements of a step, at the fastest velocity, or what positions round off.
@@ -330,12 +259,18 @@ def _lift(settings: Settings, G, operator: Factors | None, gap, guess, h, fastes
     none = jnp.zeros_like(gap)
     if not len(gap):
         return none, jnp.zeros((), gap.dtype)
-    problem = ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), None, None, operator)
     deepest = -jnp.min(gap)
-    inside = jax.lax.stop_gradient(deepest > 0)
+    inside = deepest > 0
     enough = ENOUGH * settings.limit * h
     scale = jnp.maximum(deepest, h * fastest)
     if settings.tolerance:
-        scale = jnp.maximum(scale, HALF * float(jnp.finfo(gap.dtype).eps) * extent / settings.tolerance)
-    found = solve_cones(problem, guess, inside, scale, settings.tolerance, settings.max_sweeps, enough)
+        scale = jnp.maximum(scale, HALF * float(jnp.finfo(gap.dtype).eps) * size / settings.tolerance)
+    problem = lift_problem(G, gap)
+    found = solve_cones(problem, none, inside, scale, settings.tolerance, settings.max_sweeps, enough)
     return jnp.where(inside, found.x, none), found.residual
+
+
+def lift_problem(G, gap) -> ConeProblem:
+    """Displacement impulses along normals are those of rows that only push."""
+    none = jnp.zeros_like(gap)
+    return ConeProblem(G, gap, none[:0], none, jnp.full_like(gap, jnp.inf), None)

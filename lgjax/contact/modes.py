@@ -323,7 +323,7 @@ def impulses(now: Instant, x: Array) -> Array:
     Where restitution would add energy, they are taken back towards those without, which never do.
     """
     plain, change = x[:, 0], x[:, 1] - x[:, 0]
-    return plain + largest_part(lambda f: product(now.G, f), now.u, plain, change) * change
+    return plain + largest_part(now.u, plain, change, product(now.G, plain), product(now.G, change)) * change
 
 
 class Choice(NamedTuple):

@@ -88,6 +88,11 @@ class FactoredDynamics:
             still = [a._replace(c=jax.tree.map(jnp.zeros_like, a.c), u=u) for a, u, _ in found]
             self.from_rest = walk.to_velocities(fall(still))
 
+    def solve(self, f: Array) -> Array:
+        """M^-1 f (nv,)."""
+        loaded = self.walk.inward(_load, NO_WRENCH, self.articulated, self.walk.velocities(f))
+        return self.walk.to_velocities(self.walk.outward(accelerate, NO_MOTION, loaded))
+
     def respond(self, y: Array) -> tuple[Array, Array]:
         """M^-1 f (nv,) for two forces f that are given as y (nv, 2), see `impulses`."""
         found = self.walk.outward(_respond, (NO_MOTION, NO_MOTION), self.articulated, self.walk.velocities(y))
@@ -134,6 +139,13 @@ def _uncoupled(factor, X):
             column = tuple(a - sm.scale(lower, b) for a, b in zip(column, other, strict=True))
         columns.append(column)
     return tuple(jnp.stack(part, -1) for part in zip(*columns, strict=True))
+
+
+def _load(kind, children: Wrench, body: Articulated, f):
+    """Inward at rest: what joint forces f leave for the parent, and the body with its u."""
+    p = joint_wrench(body.U, sm.ldl_solve(body.D, u := f - project(body.joint.S, children)))
+    still = jax.tree.map(jnp.zeros_like, body.c)
+    return to_parent(*body.joint.pose, add(children, p)), body._replace(c=still, u=u)
 
 
 def _respond(kind, above: tuple[Twist, Twist], body: Articulated, y):

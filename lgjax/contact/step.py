@@ -30,7 +30,7 @@ times what is missed, which is of order h^2. On a height field a ball touches on
 another face by up to h u, and lose only m u^2 / 2 where m g h u is needed to move it out: it gains m (g h)^2 / 2 in
 such a step at most.
 
-Derivatives are those of the implicit function: `coupled.coupled` and `cones/solver.py` have the rules.
+Derivatives are those of the implicit function, see `equations.py`.
 
 Source: J. J. Moreau, Numerical aspects of the sweeping process (1999), for the scheme. The choice of s and the scaling
 are not from the literature.
@@ -47,21 +47,24 @@ from lgjax.contact.bilateral import Bilateral, Implicit, bilateral, joined, own_
 from lgjax.contact.block_rows import acting_in
 from lgjax.contact.bounded import choose, velocities
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.coupled import Law, Settings, Solutions, Task, coupled
+from lgjax.contact.coupled import Law, Settings, Task, coupled
+from lgjax.contact.equations import Known, Middle, Outcome, at_solution, without_turning
 from lgjax.contact.geometry.detection import detect
-from lgjax.contact.responses import FactoredDynamics
-from lgjax.contact.rows import joint_rows
+from lgjax.contact.rows import Acting, joint_rows
 from lgjax.dynamics.energy import kinetic_energy
-from lgjax.dynamics.forward import articulated_body
+from lgjax.dynamics.forward import accelerations, articulated_body
 from lgjax.dynamics.inverse import inverse_dynamics
 from lgjax.dynamics.loops.loop import Loop
 from lgjax.dynamics.spatial import applied_wrenches
 from lgjax.execution import batched
+from lgjax.execution.kept import keep, known
 from lgjax.groups import so3
 from lgjax.groups.se3 import Pose
 from lgjax.multibody.configuration import Configuration, join_velocity, split_velocity
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
+from lgjax.numerics.implicit import no_tangent
+from lgjax.numerics.tangents import along_moving
 
 Array = jax.Array
 
@@ -139,14 +142,14 @@ def impact(
     tau = forces.tau - model.damping * v
     inertia = model.armature + h * model.damping + own_inertia(forces.implicit, h)
     model = model.replace(armature=inertia, damping=jnp.zeros_like(model.damping))
-    turning = -_without_turning(model, v, jnp.zeros_like(v))
+    turning = -without_turning(model, v, jnp.zeros_like(v))
     held = bilateral(model, forces.loops, q, v, turning, h, forces.implicit)
     iterations = settings.iterations
     if iterations is None:
         bodies = model.nv == 6 * model.nbodies and held is None
         touching = len(contacts) or contacts.limited or contacts.dry
         iterations = ITERATIONS_OF_BODIES if bodies else ITERATIONS if touching else 1
-    half = lambda w: _without_turning(model, w, articulated_body(model, q, w, tau, applied))
+    half = lambda w: without_turning(model, w, articulated_body(model, q, w, tau, applied))
     mean = _mean_velocity(half, v, h, held, iterations)
     # One kernel of its own where the whole step is too large for one.
     step = batched(partial(_impact, settings, joined(model, forces.loops)))
@@ -164,54 +167,93 @@ def _mean_velocity(half, v, h, held: Bilateral | None, iterations: int) -> Array
     return jax.lax.fori_loop(0, iterations, lambda _, w: ahead(w), v)
 
 
+class _Found(NamedTuple):
+    """Result of `_search`. before: (n,), normal velocities of all candidates in free flight, None where all act. The
+    others are those of `Impact`.
+    """
+
+    outcome: Outcome
+    known: Known
+    residual: Array
+    sweeps: Array
+    passed_on: Array
+    inexact: Array
+    before: Array | None
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _search(settings: Settings, acting: Acting, middle: Middle, guess: Array) -> _Found:
+    """What the impulses do."""
+    model, contacts, q, v, *_, h, held = middle
+    bounces = contacts.restitution is not None and len(contacts) > 0
+    free = middle.factored(bounces)
+    v_free = middle.coasting() + h * free.vdot
+    v_t = v if free.from_rest is None else v_free - h * free.from_rest
+    v_free, v_t = middle.hold(v_free), middle.hold(v_t) if bounces else v_t
+    points = detect(contacts, model, free.poses, free.origin)
+    joints = joint_rows(contacts, model, q, h)
+    law = Law(contacts.friction, contacts.restitution, h, contacts.smoothing)
+    inexact, points = points.status != 0, points._replace(status=None)
+    chosen = before = None
+    if contacts.nearest is not None:
+        before = velocities(contacts, model, free.columns.S, points, v_free)[:, 0]
+        chosen = choose(contacts, model, points.gap + 0.5 * h * before)
+    rows = None if held is None else (held.answers, held.inverse)
+    found = coupled(settings, acting, Task(free.columns, v_t, v_free, points, joints, law, rows, chosen), guess)
+    dv, dq = free.respond(found.y)
+    after, lift = v_free + middle.allow(dv), middle.allow(dq)
+    outcome = Outcome(
+        after, lift, points, free.columns.S, found.impulse, found.velocity, found.joint_impulse, found.excess
+    )
+    known = Known(found.solutions, h * free.vdot + dv, dq, None, None, None, chosen)
+    if found.apart is not None:
+        assert free.from_rest is not None
+        change = [h * free.vdot + dv for dv in free.respond(found.apart)]
+        more = change[1], h * free.vdot, h * free.from_rest
+        known = Known(found.solutions, change[0], dq, *more, chosen)
+    return _Found(outcome, keep(known), found.residual, found.sweeps, found.passed_on, inexact, before)
+
+
+@partial(_search.defjvp, symbolic_zeros=True)
+def _(settings, acting, primals, tangents):
+    """Derivatives of the equations at the solution: no iteration is differentiated or repeated."""
+    found = _search(settings, acting, *primals)
+    kept = keep(found.known)
+    at = lambda middle: at_solution(acting, kept, middle)
+    outcome, along = along_moving(at, primals[:1], tangents[:1])
+    still = jax.tree.map(no_tangent, found)
+    return found._replace(outcome=known(found.outcome, outcome)), still._replace(outcome=along)
+
+
 def _impact(
     settings: Settings, joined_bodies, model: Model, contacts: Contacts, q, v, mean, tau, applied, h, guess, held
 ) -> Impact:
     """`impact` once the mean velocity of free flight is known: one kernel. joined_bodies: sets that loops join."""
-    bounces = contacts.restitution is not None
-    free = FactoredDynamics(model, q, mean, tau, applied, model.armature, from_rest=bounces)
-    v_free = v + h * _without_turning(model, mean, free.vdot)
-    v_t = v if free.from_rest is None else v_free - h * free.from_rest
-    if held is not None:
-        v_free, v_t = held.held(v_free), held.held(v_t) if bounces else v_t
-    points = detect(contacts, model, free.poses, free.origin)
-    joints = joint_rows(contacts, model, q, h)
-    law = Law(contacts.friction, contacts.restitution, h, contacts.smoothing)
+    middle = Middle(model, contacts, q, v, mean, tau, applied, h, held)
     acting = acting_in(contacts, model, joined_bodies)
-    inexact, points = points.status != 0, points._replace(status=None)
     if not (len(contacts) or acting.joints):
-        return _untouched(v_free, points.gap, held, inexact)
-    rows = None if held is None else (held.answers, held.inverse)
-    chosen, before = None, v_free
-    if contacts.nearest is not None:
-        before = velocities(contacts, model, free.columns.S, points, v_free)[:, 0]
-        chosen = choose(contacts, model, points.gap + 0.5 * h * before)
-        guess = jnp.where(chosen.waiting[:, None], jnp.zeros_like(guess), guess)
-    full = jnp.concatenate([guess.reshape(-1), jnp.zeros(len(acting.joints), guess.dtype)])
-    none = jnp.zeros(len(points.gap) + len(joints.gap), guess.dtype)
-    task = Task(free.columns, v_t, v_free, points, joints, law, rows, chosen)
-    found = coupled(settings, acting, task, Solutions(full, full, none))
-    dv, dq = free.respond(found.y)
-    if held is not None:
-        dv, dq = held.allowed(dv), held.allowed(dq)
-    after, lift = v_free + dv, dq
-    if bounces:
-        kept = _energy_factors(acting.islands, model, q, after, found.excess)
-        after, lift = kept * after, dq + 0.5 * h * (1 - kept) * after
-    impulse, velocity, left_out = found.impulse, found.velocity, jnp.zeros((), bool)
-    if chosen is not None:
-        velocity = velocities(contacts, model, free.columns.S, points, after)
-        met = points.gap + 0.5 * h * jnp.minimum(before, velocity[:, 0]) < 0
-        left_out = jnp.any(met & chosen.waiting)
-    more = found.joint_impulse, found.residual, found.sweeps
-    return Impact(after, lift, impulse, velocity, points.gap, *more, held, found.passed_on, inexact, left_out)
+        vdot = without_turning(model, mean, accelerations(model, q, mean, tau, applied))
+        return _untouched(middle.hold(v + h * vdot), held)
+    found = _search(settings, acting, middle, guess)
+    after, lift, points, S, impulse, velocity, joint_impulse, excess = found.outcome
+    if contacts.restitution is not None:
+        kept = _energy_factors(acting.islands, model, q, after, excess)
+        after, lift = kept * after, lift + 0.5 * h * (1 - kept) * after
+    left_out = jnp.zeros((), bool)
+    if found.before is not None:
+        assert found.known.chosen is not None
+        velocity = velocities(contacts, model, S, points, after)
+        met = points.gap + 0.5 * h * jnp.minimum(found.before, velocity[:, 0]) < 0
+        left_out = jnp.any(met & found.known.chosen.waiting)
+    more = joint_impulse, found.residual, found.sweeps
+    return Impact(after, lift, impulse, velocity, points.gap, *more, held, found.passed_on, found.inexact, left_out)
 
 
-def _untouched(v, gap, held, inexact) -> Impact:
+def _untouched(v, held) -> Impact:
     """The result of free flight, without contacts, limits and dry joints."""
     none, zero = jnp.zeros((0, 3), v.dtype), jnp.zeros_like(jnp.sum(v))
     still, never = jnp.zeros_like(v), jnp.zeros((), bool)
-    return Impact(v, still, none, none, gap, still, zero, jnp.zeros((), jnp.int32), held, never, inexact, never)
+    return Impact(v, still, none, none, none[:, 0], still, zero, jnp.zeros((), jnp.int32), held, never, never, never)
 
 
 def _energy_factors(islands, model: Model, q, v, excess) -> Array:
@@ -244,14 +286,3 @@ def _factor(energy, excess) -> Array:
     slope = 0.5 / jax.lax.stop_gradient(jnp.where(bends, jnp.ones_like(kept), kept))
     change = jnp.where(bends, jnp.zeros_like(part), part - start * whole)
     return kept - slope * (change - jax.lax.stop_gradient(change))
-
-
-def _without_turning(model: Model, v, vdot):
-    """Accelerations in which free bodies have the derivative of the world velocity of their origin, in body axes.
-
-    The derivative of its components in the body frame lacks w x v, because these axes turn with the body.
-    """
-    frees, _, _ = split_velocity(model.tree, v)
-    rates, joints, balls = split_velocity(model.tree, vdot)
-    rates = sm.join(rates[:, :3], rates[:, 3:] + sm.cross(frees[:, :3], frees[:, 3:]))
-    return join_velocity(model.tree, rates, joints, balls)

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
+from lgjax.numerics.tangents import along_moving
+
 
 def by_inverse_dynamics(accelerations: Callable, forces: Callable, solve: Callable) -> Callable:
     """The function accelerations(model, q, v, tau, applied) with derivatives from M dvdot = dtau - dID.
@@ -24,7 +26,7 @@ def by_inverse_dynamics(accelerations: Callable, forces: Callable, solve: Callab
     def rule(primals, tangents):
         vdot = function(*primals)
         lacking = lambda model, q, v, tau, applied: forces(model, q, v, vdot, applied) - tau
-        return vdot, -solve(*primals[:2], _moved(lacking, primals, tangents))
+        return vdot, -solve(*primals[:2], along_moving(lacking, primals, tangents)[1])
 
     return function
 
@@ -45,21 +47,8 @@ def by_partial_inverse_dynamics(dynamics: Callable, forces: Callable, solve: Cal
         vdot, tau = (still(x, dx) for x, dx in zip(primals[3:5], tangents[3:5], strict=True))
         required = lambda model, q, v, applied: forces(model, q, v, found[0], applied)
         without = lambda x: (*x[:3], x[5])
-        more = _moved(required, without(primals), without(tangents))
+        more = along_moving(required, without(primals), without(tangents))[1]
         change, needed = solve(model, q, jnp.where(given, 0, tau) - more, vdot)
         return found, (change, jnp.where(given, needed, tau))
 
     return function
-
-
-def _moved(function: Callable, primals, tangents):
-    """The tangent of a function, with arguments that have no tangent left out of the differentiation."""
-    leaves, treedef = jax.tree.flatten(primals)
-    moving = jax.tree.leaves(tangents, is_leaf=lambda x: isinstance(x, SymbolicZero))
-    live = [i for i, x in enumerate(moving) if not isinstance(x, SymbolicZero)]
-
-    def of_live(*values):
-        changed = dict(zip(live, values, strict=True))
-        return function(*treedef.unflatten([changed.get(i, x) for i, x in enumerate(leaves)]))
-
-    return jax.jvp(of_live, [leaves[i] for i in live], [moving[i] for i in live])[1]

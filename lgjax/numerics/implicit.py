@@ -76,7 +76,7 @@ def implicit(
         moved = jax.lax.custom_linear_solve(slope, along, solve, solve_transposed)
         # One, but with a tangent: `custom_linear_solve` fails where only its transpose has one.
         one = 1.0 + 0.0 * unseen(x)
-        return (x, more), (-moved * one, jax.tree.map(_no_tangent, more))
+        return (x, more), (-moved * one, jax.tree.map(no_tangent, more))
 
     return root(of_residual, of_find, guess)
 
@@ -101,7 +101,7 @@ def implicit_number(function: Map, root: Array) -> Array:
     return moving + jax.lax.stop_gradient(root - moving)
 
 
-def _no_tangent(x: Array) -> Any:
+def no_tangent(x: Array) -> Any:
     """Zero tangent of an array of floats or integers."""
     floating = jnp.issubdtype(x.dtype, jnp.inexact)
     return jnp.zeros_like(x) if floating else np.zeros(x.shape, jax.dtypes.float0)

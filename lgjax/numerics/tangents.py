@@ -72,6 +72,19 @@ def moves_if_kept(function: Callable[..., tuple[Array, Any]], *args: Any) -> tup
     return run(*args, *numbers)
 
 
+def along_moving(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Values and tangents of function(*primals), for rules with symbolic zeros: what has none is not differentiated."""
+    leaves, treedef = jax.tree.flatten(primals)
+    moving = jax.tree.leaves(tangents, is_leaf=lambda x: isinstance(x, SymbolicZero))
+    live = [i for i, x in enumerate(moving) if not isinstance(x, SymbolicZero)]
+
+    def of_live(*values):
+        changed = dict(zip(live, values, strict=True))
+        return function(*treedef.unflatten([changed.get(i, x) for i, x in enumerate(leaves)]))
+
+    return jax.jvp(of_live, [leaves[i] for i in live], [moving[i] for i in live])
+
+
 def pushed(linear: Callable[..., Any], *changes: Array) -> Any:
     """linear(*changes), for rules of `jax.custom_jvp` with a linear map that holds a `lax.cond`.
 

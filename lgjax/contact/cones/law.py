@@ -14,7 +14,7 @@ Source: Acary and Brogliato, Numerical methods for nonsmooth dynamical systems (
 the projections.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,8 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lgjax.contact.cones.algebra import diagonal
-from lgjax.contact.cones.factors import Factors, diagonal_of, times
+from lgjax.contact.cones.algebra import diagonal, times
 
 Array = jax.Array
 
@@ -34,8 +33,8 @@ class ConeProblem(NamedTuple):
     G: (n, n) symmetric, positive semidefinite with positive diagonal, or a `BlockMatrix`. b: (n,). friction: (k,),
     finite. low, high: (r,), may be infinite, and equal only if both are 0. barrier: (k,) >= 0: 0 and None are the law
     itself; otherwise x_n u_n = barrier / G_nn, which is smooth. factor: None or F (m, n), m < n, with G = F^T F; in the
-    solver, F with the diagonal (n,) that it adds to G. operator: None or G by its factors, through which derivatives
-    go; then G itself is a constant to them, and has `solver.ridge_of` on its diagonal.
+    solver, F with the diagonal (n,) that it adds to G. sizes: None or the diagonal (n,) of G, whose derivatives are
+    wanted where G is a constant.
     """
 
     G: Any
@@ -45,11 +44,11 @@ class ConeProblem(NamedTuple):
     high: Array
     barrier: Array | None
     factor: Any = None
-    operator: Factors | None = None
+    sizes: Array | None = None
 
     def velocities(self, x: Array) -> Array:
         """G x + b (n,)."""
-        return times(self.G, self.operator, x) + self.b
+        return times(self.G, x) + self.b
 
     @property
     def steps(self) -> tuple[Array, Array, Array]:
@@ -57,7 +56,7 @@ class ConeProblem(NamedTuple):
         k = len(self.friction)
         if self.barrier is None:
             return jax.lax.stop_gradient(steps_of_parts(self.G, k))
-        return steps_of(diagonal_of(self.G, self.operator), k)
+        return steps_of(diagonal(self.G) if self.sizes is None else self.sizes, k)
 
 
 @partial(jax.jit, static_argnames="k")
@@ -115,7 +114,12 @@ def scaled_disc(x0: Array, x1: Array, radius: Array) -> tuple[Array, Array]:
 @jax.jit
 def natural_map(p: ConeProblem, x: Array) -> Array:
     """One projected step of impulses (n,), all contacts at once; impulses obey the law if they are a fixed point."""
-    return project(p, x - _of_rows(*p.steps) * p.velocities(x))
+    return image(p, x, p.velocities(x))
+
+
+def image(p: ConeProblem, x: Array, u: Array) -> Array:
+    """`natural_map` for impulses after which the velocities are u (n,)."""
+    return project(p, x - _of_rows(*p.steps) * u)
 
 
 @partial(jax.jit, static_argnames="k")
@@ -145,15 +149,14 @@ def contact_image(z: Array, friction: Array, barrier: Array | None, step: Array)
     return jnp.stack([normal, *scaled_disc(z[1], z[2], friction * normal)])
 
 
-def largest_part(times: Callable, u, x, step, islands: Sequence[Sequence[int]] = ()) -> Array:
-    """The largest part s, at most 1, of a change `step` (n,) of impulses x (n,) that adds no energy; times(x) = G x.
+def largest_part(u, x, step, pull, bend, islands: Sequence[Sequence[int]] = ()) -> Array:
+    """The largest part s, at most 1, of a change `step` (n,) of impulses x (n,) that adds no energy.
 
     (), or with several islands of rows (n,): each takes as much as it can, since nothing couples them.
 
     u (n,): velocities before the impulses; where other forces act in a step, the mean of those with and without them.
-    The energy that impulses add is x·(u + G x / 2), convex in s and not positive at s = 0.
+    pull, bend: G x and G step. The energy that impulses add is x·(u + G x / 2), convex in s and not positive at s = 0.
     """
-    bend, pull = times(step), times(x)
     if len(islands) > 1:
         parts = [[a[np.asarray(rows, int)] for a in (u, x, step, bend, pull)] for rows in islands]
         found = {k: s for rows, part in zip(islands, parts, strict=True) for s in [_largest_part(*part)] for k in rows}

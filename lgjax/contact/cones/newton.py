@@ -10,7 +10,7 @@ Sources: Alart and Curnier, A mixed formulation for frictional contact problems 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,22 +43,52 @@ def solve_linearized(p: ConeProblem, x: Array, y: Array) -> Array:
     return jax.lax.custom_linear_solve(along, y, *ways)
 
 
+class Slope(NamedTuple):
+    """The derivative P of the projection at a point: blocks (k, 3, 3) of contacts, rows (r,) of the others."""
+
+    blocks: Array
+    rows: Array
+
+    def times(self, y: Array) -> Array:
+        """P y (n,)."""
+        return self._applied(self.blocks, y)
+
+    def transposed(self, y: Array) -> Array:
+        """P^T y (n,)."""
+        return self._applied(jnp.swapaxes(self.blocks, 1, 2), y)
+
+    def _applied(self, blocks: Array, y: Array) -> Array:
+        k = len(blocks)
+        own = jnp.sum(blocks * y[: 3 * k].reshape(k, 1, 3), 2).reshape(3 * k)
+        return jnp.concatenate([own, self.rows * y[3 * k :]])
+
+
+def slope_at(p: ConeProblem, z: Array) -> Slope:
+    """The projection's derivative at z (n,), impulses less steps times velocities."""
+    k = len(p.friction)
+    # P has blocks of 3 x 3: one column of each block at a time, in all contacts at once.
+    columns = [jax.jvp(partial(project, p), (z,), (_every_third(c, k, z),))[1] for c in range(3 if k else 1)]
+    blocks = jnp.stack([column[: 3 * k].reshape(k, 3) for column in columns], 2) if k else jnp.zeros((0, 3, 3), z.dtype)
+    return Slope(blocks, columns[0][3 * k :])
+
+
 def _linearized(p: ConeProblem, x: Array, damping: Any = 0.0) -> Array:
     """1 - dF/dx (n, n) = 1 - P (1 - s G) for the projection's derivative P at z = x - s (G x + b).
 
     damping, (), is added to the diagonal of G.
     """
-    k, steps = len(p.friction), step_of_rows(p.G, len(p.friction))
-    z = x - steps * (product(p.G, x) + p.b)
-    # P has blocks of 3 x 3: one column of each block at a time, in all contacts at once.
-    columns = [jax.jvp(partial(project, p), (z,), (_every_third(c, k, z),))[1] for c in range(3 if k else 1)]
-    rows = columns[0][3 * k :]
-    blocks = jnp.stack([column[: 3 * k].reshape(k, 3) for column in columns], 2) if k else jnp.zeros((0, 3, 3), z.dtype)
+    steps = step_of_rows(p.G, len(p.friction))
+    return linearized(p.G, steps, slope_at(p, x - steps * (product(p.G, x) + p.b)), damping)
+
+
+def linearized(G: Array, steps: Array, slope: Slope, damping: Any = 0.0) -> Array:
+    """1 - P (1 - s (G + damping)) (n, n), for P and step sizes s (n,)."""
+    (blocks, rows), k, n = slope, len(slope.blocks), len(G)
     of_contacts, of_rows = steps[: 3 * k].reshape(k, 1, 3), steps[3 * k :]
-    scaled = product(blocks * of_contacts, p.G[: 3 * k].reshape(k, 3, len(z))).reshape(3 * k, len(z))
-    matrix = jnp.concatenate([scaled, (rows * of_rows)[:, None] * p.G[3 * k :]])
-    matrix = plus_blocks(matrix, jnp.eye(3, dtype=z.dtype) - blocks * (1 - of_contacts * damping))
-    return plus_diagonal(matrix, jnp.concatenate([jnp.zeros(3 * k, z.dtype), 1 - rows * (1 - of_rows * damping)]))
+    scaled = product(blocks * of_contacts, G[: 3 * k].reshape(k, 3, n)).reshape(3 * k, n)
+    matrix = jnp.concatenate([scaled, (rows * of_rows)[:, None] * G[3 * k :]])
+    matrix = plus_blocks(matrix, jnp.eye(3, dtype=G.dtype) - blocks * (1 - of_contacts * damping))
+    return plus_diagonal(matrix, jnp.concatenate([jnp.zeros(3 * k, G.dtype), 1 - rows * (1 - of_rows * damping)]))
 
 
 def _every_third(c: int, k: int, like: Array) -> Array:

@@ -87,8 +87,7 @@ def solve_cones(
     """
     G, ridge = problem.G, ridge_of(problem.G, len(problem.friction))
     factor = None if problem.factor is None else jax.lax.stop_gradient((problem.factor, ridge))
-    G = plus_diagonal(G, ridge) if problem.operator is None else jax.lax.stop_gradient(G)
-    problem = problem._replace(G=G, factor=factor)
+    problem = problem._replace(G=plus_diagonal(G, ridge), factor=factor)
     limit = jnp.asarray(limit, scale.dtype)
     return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale, limit)))
 
