@@ -86,7 +86,7 @@ class Bilateral(NamedTuple):
 def bilateral(model: Model, loops: Sequence[Loop], q: Configuration, v, turning, h, implicit: Implicit) -> Any:
     """The rows at (q, v), the state in the middle of the step; None where there are none.
 
-    turning: (nv,), the rate of the components of v at a constant velocity in the world; see `equations.without_turning`.
+    turning: (nv,), the rate of the components of v at a constant velocity in the world, see `without_turning`.
     A loop is to be at rest at the end of the step: A(q') v' = 0, which is A(q) v' = -h/2 dA/dt v to second order.
     """
     parts, ends, given, gives = [], [], [], []

@@ -84,15 +84,15 @@ class Solutions(NamedTuple):
 class Coupled(NamedTuple):
     """Solution of all contacts and joints together.
 
-    y: (nv, 2) of impulses and displacements, as `FactoredDynamics.respond` takes it. apart: the same of the impulses
+    y: (nv,) of impulses and of displacements, as `FactoredDynamics.respond` takes it. apart: the same of the impulses
     without and with restitution, None where there is none. impulse: (n, 3). velocity: (n, 3) after the impulses, where
     all contacts act. joint_impulse: (nv,). residual, sweeps: as in `Impact`. solutions: those that derivatives start
     from. excess: of each island, J, the work of the displacements minus the energy that the impulses have lost, where
     restitution is given. passed_on: () bool, see `_passed_on`.
     """
 
-    y: Array
-    apart: Array | None
+    y: tuple[Array, Array]
+    apart: tuple[Array, Array] | None
     impulse: Array
     velocity: Array
     joint_impulse: Array
@@ -182,7 +182,7 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Ar
         change, islands = further - plain, [own for own, _ in acting.islands]
         pull, bend = times(G, plain), times(G, change)
         x = plain + largest_part(0.5 * (u + before), plain, change, pull, bend, islands) * change
-        apart = jnp.stack([rows.response(f) for f in (plain, further)], 1)
+        apart = rows.response(plain), rows.response(further)
     else:
         found = solve(opens, start, jnp.ones((), bool))
         x = plain = further = found.x
@@ -193,7 +193,7 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Ar
     left_open = gap + 0.5 * law.h * after[normals]
     lift, left = _lift(settings, least, left_open, law.h, fastest, extent(points))
     pushed = spread(normals, lift, x)
-    y = jnp.stack([rows.response(f) for f in (x, pushed)], 1)
+    y = rows.response(x), rows.response(pushed)
     at_joints = joint_impulses(acting, rows, x[3 * n :], v_free)
     residual = jnp.maximum(residual, left / law.h)
     gained, passed_on = jnp.zeros_like(residual)[None], jnp.zeros((), bool)

@@ -7,7 +7,7 @@ With d, the change of velocity by all forces and by the impulses x, and with the
     M dq = J^T l,  l = F(l, gap + J dq)        out of the ground
 
 Loops and implicit forces let through a part of d and dq, see `bilateral.py`. Derivatives do not repeat the search for x
-and l, nor do they pass through the articulated-body algorithm: its factors of M and Delassus' matrix are constants, with
+and l, nor do they pass through the articulated-body algorithm: its factors of M and Delassus' matrix are constants, by
 which the linear equations of the derivatives are solved. Read first: `step.py`, and `coupled.py`, which finds the
 solution.
 """
@@ -49,7 +49,7 @@ from lgjax.dynamics.spatial import Wrench
 from lgjax.multibody.configuration import Configuration, join_velocity, split_velocity
 from lgjax.multibody.model import Model
 from lgjax.numerics import small_matrix as sm
-from lgjax.numerics.implicit import implicit
+from lgjax.numerics.implicit import known_root
 
 Array = jax.Array
 Map = Callable[[Array], Array]
@@ -92,20 +92,25 @@ class Middle(NamedTuple):
         return FactoredDynamics(self.model, self.q, self.mean, self.tau, self.applied, armature, from_rest)
 
 
+class Bounced(NamedTuple):
+    """Changes of velocity (nv,) that restitution needs: d with it, d without impulses, and that at rest."""
+
+    change: Array
+    free: Array
+    rest: Array
+
+
 class Known(NamedTuple):
     """What the search has found.
 
-    solutions: of the contacts and joints that act. change: (nv,) d without restitution. lifted: (nv,) dq. With
-    restitution further: (nv,) d with it, free: (nv,) d without impulses, rest: (nv,) h times the accelerations at rest;
-    else None. chosen: the contacts that act, None where all do.
+    solutions: of the contacts and joints that act. change: (nv,) d without restitution. lifted: (nv,) dq. bounced: None
+    without restitution. chosen: the contacts that act, None where all do.
     """
 
     solutions: Solutions
     change: Array
     lifted: Array
-    further: Array | None
-    free: Array | None
-    rest: Array | None
+    bounced: Bounced | None
     chosen: Chosen | None
 
 
@@ -151,28 +156,29 @@ class _Equations:
         joints = joint_rows(contacts, model, q, h)
         law = Law(contacts.friction, contacts.restitution, h, contacts.smoothing)
         given, fixed = (self.candidates, joints, law), jax.lax.stop_gradient(middle)
-        rows = lambda columns, given: dense_rows(acting, columns, *given, known.chosen)
         dynamics = fixed.factored()
-        still = rows(dynamics.columns, jax.lax.stop_gradient(given))[1]
-        self.acting, self.rows, points, self.law = rows(dynamics.columns._replace(S=world.S), given)
+        rows = partial(dense_rows, acting, chosen=known.chosen)
+        still = rows(dynamics.columns, *jax.lax.stop_gradient(given))[1]
+        self.acting, self.rows, points, self.law = rows(dynamics.columns._replace(S=world.S), *given)
         G, self.count = fixed.matrix(still), len(points.gap)
         self.G = plus_diagonal(G, ridge_of(G, self.count))
         # With a barrier, the solution depends on the diagonal of G.
         smooth = law.smoothing is not None
-        sizes = diagonal(middle.matrix(rows(middle.factored().columns, given)[1])) if smooth else None
+        sizes = diagonal(middle.matrix(rows(middle.factored().columns, *given)[1])) if smooth else None
         self.bounds = self.law.friction, *joint_bounds(joints), barrier_of(self.law, self.rows, points), None, sizes
         self.gap = jnp.concatenate([points.gap, joints.gap])
         self.opens = -2 / h * open_gap(self.gap, points, in_blocks(acting, held))
         self.normals = normals_of(self.count, self.acting.limited)
         self.push = _transposed(self.rows.rates, middle.v)
-        self.linear = _Linear(dynamics.solve, still.rates, fixed.allow)
+        response = lambda x: dynamics.respond(still.response(x))[0]
+        self.linear = _Linear(dynamics.solve, still.rates, response, fixed.allow)
 
     def outcome(self) -> Outcome:
         h, n, known = self.middle.h, self.count, self.known
         x, change = self.balanced(self.opens, known.solutions.plain, known.change)
         after, u, before = self.velocity(change), None, None
-        if known.further is not None:
-            x, after, u, before = self.bouncing(x, after)
+        if known.bounced is not None:
+            x, after, u, before = self.bouncing(known.bounced, x, after)
         at_rows = self.rows.rates(after)
         lift, pushed = self.lifted(self.gap + 0.5 * h * at_rows[self.normals])
         gained = jnp.zeros_like(h)[None]
@@ -201,16 +207,16 @@ class _Equations:
         lacking = lambda x, d: self.momentum(self.middle.mean, d) - self.push(x)
         return _balanced(problem, seen, lacking, self.linear, x, change)
 
-    def bouncing(self, x: Array, after: Array) -> tuple[Array, Array, Array, Array]:
+    def bouncing(self, known: Bounced, x: Array, after: Array) -> tuple[Array, Array, Array, Array]:
         """Impulses and velocities with restitution, from those without, and the rows' velocities u and `before`."""
-        known, n, h, law = self.known, self.count, self.middle.h, self.law
+        n, h, law = self.count, self.middle.h, self.law
         free = _implied(partial(self.momentum, self.middle.mean), self.linear, known.free)
         rest = _implied(partial(self.momentum, jnp.zeros_like(free)), self.linear, known.rest)
         u, before = (self.rows.rates(self.velocity(d)) for d in (free, free - rest))
         opens, gap, normal = self.opens, self.gap[:n], slice(0, 3 * n, 3)
         bounces, allowed = rebound(before[normal], u[normal], opens[:n], gap, law.restitution, h)
         allowed = jnp.concatenate([allowed, opens[n:]])
-        further, change = self.balanced(allowed, known.solutions.bouncing, known.further)
+        further, change = self.balanced(allowed, self.known.solutions.bouncing, known.change)
         step = jnp.where(bounces, further - x, jnp.zeros_like(x))
         more = jnp.where(bounces, self.velocity(change) - after, jnp.zeros_like(after))
         pull, bend = self.rows.rates(after) - u, self.rows.rates(more)
@@ -228,22 +234,28 @@ class _Equations:
         lacking = lambda x, d: mass_times(at_rest(m.model), m.q, d) - self.push(at_all(x))
         seen = lambda d: left_open + self.rows.rates(m.allow(d))[own]
         problem = lift_problem(self.G[own][:, own], left_open)
-        lift, change = _balanced(problem, seen, lacking, self.linear.of(own), lift, self.known.lifted)
+        lift, change = _balanced(problem, seen, lacking, self.linear.of(own, len(self.G)), lift, self.known.lifted)
         inside = jnp.min(left_open) < 0
         change, lift = jnp.where(inside, m.allow(change), none), jnp.where(inside, lift, jnp.zeros_like(lift))
         return change, at_all(lift)
 
 
 class _Linear(NamedTuple):
-    """What the equations are to first order, all constants: M^-1 f, J v, and the part of d that loops let through."""
+    """What the equations are to first order, constants.
+
+    solve: M^-1 f. rates: J v. response: M^-1 J^T x. allow: A d, the part of d that loops and implicit forces let
+    through; A M^-1 is symmetric.
+    """
 
     solve: Map
     rates: Map
+    response: Map
     allow: Map
 
-    def of(self, rows: np.ndarray) -> "_Linear":
-        """The same for some of the rows."""
-        return self._replace(rates=lambda v: self.rates(v)[rows])
+    def of(self, rows: np.ndarray, count: int) -> "_Linear":
+        """The same for some of the rows, of `count`."""
+        response = lambda x: self.response(spread(rows, x, jnp.zeros(count, x.dtype)))
+        return self._replace(rates=lambda v: self.rates(v)[rows], response=response)
 
 
 def _balanced(p: ConeProblem, seen: Map, lacking: Callable, linear: _Linear, x: Array, d: Array) -> tuple[Array, Array]:
@@ -264,31 +276,24 @@ def _balanced(p: ConeProblem, seen: Map, lacking: Callable, linear: _Linear, x: 
         x, d = z[:n], z[n:]
         return jnp.concatenate([x - image(p, x, seen(d)), lacking(x, d)])
 
-    def solver(_, z: Array):
-        d = z[n:]
-        push, back = _transposed(linear.rates, d), _transposed(lambda d: linear.rates(linear.allow(d)), d)
+    def forward(_, y):
+        free = linear.solve(y[n:])
+        dx = solve(matrix, y[:n] - slope.times(steps * linear.rates(linear.allow(free))))
+        return jnp.concatenate([dx, free + linear.response(dx)])
 
-        def forward(_, y):
-            free = linear.solve(y[n:])
-            dx = solve(matrix, y[:n] - slope.times(steps * linear.rates(linear.allow(free))))
-            return jnp.concatenate([dx, free + linear.solve(push(dx))])
+    def transposed(_, y):
+        free = linear.solve(y[n:])
+        dx = solve(matrix.T, y[:n] + linear.rates(free))
+        return jnp.concatenate([dx, free - linear.allow(linear.response(steps * slope.transposed(dx)))])
 
-        def transposed(_, y):
-            free = linear.solve(y[n:])
-            dx = solve(matrix.T, y[:n] + linear.rates(free))
-            return jnp.concatenate([dx, free - linear.solve(back(steps * slope.transposed(dx)))])
-
-        return forward, transposed
-
-    z = jnp.concatenate([x, d])
-    z, _ = implicit(residual, lambda z: (z, None), z, solver)
+    z = known_root(residual, jnp.concatenate([x, d]), forward, transposed)
     return z[:n], z[n:]
 
 
 def _implied(lacking: Map, linear: _Linear, d: Array) -> Array:
     """The solution of lacking(d) = 0, whose derivative is M, with its derivatives; d is the solution already."""
     solve = lambda _, y: linear.solve(y)
-    return implicit(lacking, lambda d: (d, None), d, lambda *_: (solve, solve))[0]
+    return known_root(lacking, d, solve, solve)
 
 
 def _transposed(linear: Map, like: Array) -> Map:

@@ -93,11 +93,11 @@ class FactoredDynamics:
         loaded = self.walk.inward(_load, NO_WRENCH, self.articulated, self.walk.velocities(f))
         return self.walk.to_velocities(self.walk.outward(accelerate, NO_MOTION, loaded))
 
-    def respond(self, y: Array) -> tuple[Array, Array]:
-        """M^-1 f (nv,) for two forces f that are given as y (nv, 2), see `impulses`."""
-        found = self.walk.outward(_respond, (NO_MOTION, NO_MOTION), self.articulated, self.walk.velocities(y))
-        first, second = (self.walk.to_velocities([x[k] for x in found]) for k in (0, 1))
-        return first, second
+    def respond(self, *y: Array) -> list[Array]:
+        """M^-1 f (nv,) for forces f that are given as y (nv,), see `impulses`."""
+        given = list(zip(*map(self.walk.velocities, y), strict=True))
+        found = self.walk.outward(_respond, [NO_MOTION] * len(y), self.articulated, given)
+        return [self.walk.to_velocities([x[k] for x in found]) for k in range(len(y))]
 
 
 def _move(kind, parent, body, q, qd, outside: Wrench | None):
@@ -148,16 +148,16 @@ def _load(kind, children: Wrench, body: Articulated, f):
     return to_parent(*body.joint.pose, add(children, p)), body._replace(c=still, u=u)
 
 
-def _respond(kind, above: tuple[Twist, Twist], body: Articulated, y):
-    """Outward at rest, twice: qdd = L^-T diag^-1 y - D^-1 U^T A'."""
+def _respond(kind, above: list[Twist], body: Articulated, y: tuple):
+    """Outward at rest, for several forces: qdd = L^-T diag^-1 y - D^-1 U^T A'."""
     (pose, S), _, U, D, _ = body
     carried, answers = [], []
-    for k, A_parent in enumerate(above):
+    for A_parent, own in zip(above, y, strict=True):
         A = to_child(*pose, A_parent)
-        qdd = _half_solve(D, y[:, k]) - sm.ldl_solve(D, project(U, A))
+        qdd = _half_solve(D, own) - sm.ldl_solve(D, project(U, A))
         carried.append(add(A, joint_twist(S, qdd)))
         answers.append(qdd)
-    return tuple(carried), tuple(answers)
+    return carried, answers
 
 
 def _half_solve(factor, y):

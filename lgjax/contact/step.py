@@ -48,7 +48,7 @@ from lgjax.contact.block_rows import acting_in
 from lgjax.contact.bounded import choose, velocities
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.coupled import Law, Settings, Task, coupled
-from lgjax.contact.equations import Known, Middle, Outcome, at_solution, without_turning
+from lgjax.contact.equations import Bounced, Known, Middle, Outcome, at_solution, without_turning
 from lgjax.contact.geometry.detection import detect
 from lgjax.contact.rows import Acting, joint_rows
 from lgjax.dynamics.energy import kinetic_energy
@@ -200,17 +200,17 @@ def _search(settings: Settings, acting: Acting, middle: Middle, guess: Array) ->
         chosen = choose(contacts, model, points.gap + 0.5 * h * before)
     rows = None if held is None else (held.answers, held.inverse)
     found = coupled(settings, acting, Task(free.columns, v_t, v_free, points, joints, law, rows, chosen), guess)
-    dv, dq = free.respond(found.y)
+    dv, dq = free.respond(*found.y)
     after, lift = v_free + middle.allow(dv), middle.allow(dq)
     outcome = Outcome(
         after, lift, points, free.columns.S, found.impulse, found.velocity, found.joint_impulse, found.excess
     )
-    known = Known(found.solutions, h * free.vdot + dv, dq, None, None, None, chosen)
+    change, bounced = h * free.vdot + dv, None
     if found.apart is not None:
         assert free.from_rest is not None
-        change = [h * free.vdot + dv for dv in free.respond(found.apart)]
-        more = change[1], h * free.vdot, h * free.from_rest
-        known = Known(found.solutions, change[0], dq, *more, chosen)
+        change, more = (h * free.vdot + dv for dv in free.respond(*found.apart))
+        bounced = Bounced(more, h * free.vdot, h * free.from_rest)
+    known = Known(found.solutions, change, dq, bounced, chosen)
     return _Found(outcome, keep(known), found.residual, found.sweeps, found.passed_on, inexact, before)
 
 

@@ -81,6 +81,28 @@ def implicit(
     return root(of_residual, of_find, guess)
 
 
+def known_root(residual: Map, root: Array, solve: Solve, solve_transposed: Solve) -> Array:
+    """A root x (n,) of the residual, with the derivatives of the implicit function.
+
+    They are with respect to everything that residual closes over, in both modes, and within scans of the first order.
+    `solve` and `solve_transposed` are as in `implicit`; they close over constants.
+    """
+    residual, of_residual = hoisted(residual, root)
+
+    @jax.custom_jvp
+    def known(root: Array, given: Any) -> Array:
+        return root
+
+    @known.defjvp
+    def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
+        x, given = known(*primals), primals[1]
+        along = jax.jvp(lambda y: residual(x, *y), (given,), tangents[1:])[1]
+        slope = lambda dx: jax.jvp(lambda x: residual(x, *given), (x,), (dx,))[1]
+        return x, -jax.lax.custom_linear_solve(slope, along, solve, solve_transposed)
+
+    return known(jax.lax.stop_gradient(root), of_residual)
+
+
 def over(y: Array, slope: Array) -> Array:
     """y / slope, and zero where the slope is zero or not finite."""
     flat = (slope == 0) | ~jnp.isfinite(slope)

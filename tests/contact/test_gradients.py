@@ -3,12 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import lgjax
-from lgjax.contact import step
+from lgjax.contact import contact_points, step
 from lgjax.contact.cones.law import ConeProblem, scaled_disc
 from lgjax.contact.cones.solver import solve_cones
 from tests.contact.test_closed_forms import STEP, ball, on_floor
+from tests.contact.test_rows import mechanism
 
 # velocity (6,), friction, restitution, smoothing, height over the floor at the start
 CASES = {
@@ -100,3 +102,47 @@ def test_friction_without_a_limit():
     np.testing.assert_allclose(
         np.moveaxis(slopes, -1, 0), np.broadcast_to([[1, 0, 0], [0, 1, 0]], (3, 2, 3)), atol=1e-15
     )
+
+
+@pytest.mark.parametrize(("smoothing", "restitution"), [(None, None), (1e-4, None), (None, 0.6)])
+def test_derivatives_of_a_step_of_random_trees_are_those_of_differences(smoothing, restitution):
+    """By state, forces, wrenches, step and parameters, with contacts, a pair, limits and dry joints; of second order."""
+    model, contacts = mechanism(3, 6)
+    spread = lambda x: None if x is None else jnp.full(len(contacts), x)
+    contacts = contacts.replace(smoothing=smoothing, restitution=spread(restitution))
+    rng = np.random.default_rng(57)  # one contact sticks, one slides
+    q = lgjax.random_configuration(jax.random.key(3), model)
+    height = jnp.sort(contact_points(model, contacts, q).gap[:-2])[2] + 1e-3  # on the ground three are closed
+    contacts = contacts.replace(grounds=(lgjax.shapes.Plane((0.0, 0.0, 1.0), -height),))
+    numbers = [np.zeros(model.nv), rng.normal(size=model.nv), rng.normal(size=model.nv)]
+    numbers += [rng.normal(size=(model.nbodies, 6)), 5e-3, np.full(len(contacts), 0.5), np.zeros(model.nv)]
+    weights = [jnp.asarray(rng.normal(size=n)) for n in (model.nv, model.nv, 3 * len(contacts), model.nv)]
+    x, unravel = jax.flatten_util.ravel_pytree(jax.tree.map(jnp.asarray, numbers))
+
+    @jax.jit
+    def step(x):
+        dq, v, tau, wrenches, h, friction, armature = unravel(x)
+        here, law = model.replace(armature=armature), contacts.replace(friction=friction)
+        start = lgjax.retract(model, q, dq)
+        method = lgjax.contact.TimeStepping(1e-13, 5000)
+        return lgjax.contact.contact_step(here, law, start, v, tau, h, None, wrenches, method=method)
+
+    def end(x):
+        found = step(x)
+        parts = lgjax.difference(model, q, found.q), found.v, found.impulse.reshape(-1), found.joint_impulse
+        return sum(jnp.sum(w * part) for w, part in zip(weights, parts, strict=True))
+
+    found = step(x)
+    assert found.status == 0
+    assert jnp.sum(found.impulse[:, 0] > 1e-6) >= 2
+    slope = jax.jit(jax.grad(end))
+    forward = jax.jit(lambda x, d: jax.jvp(end, (x,), (d,))[1])
+    bend = jax.jit(lambda x, d: jax.jvp(slope, (x,), (d,))[1])
+    gradient = slope(x)
+    for direction in jnp.asarray(rng.normal(size=(6, len(x)))) * jnp.where(x == 5e-3, 1e-2, 1.0):
+        by = lambda f, size, d=direction: (f(x + size * d) - f(x - size * d)) / (2 * size)
+        wanted = by(jax.jit(end), 1e-6)
+        np.testing.assert_allclose(gradient @ direction, wanted, atol=1e-6 * (1 + jnp.linalg.norm(gradient)))
+        np.testing.assert_allclose(forward(x, direction), gradient @ direction, rtol=1e-9, atol=1e-9)
+        second = by(slope, 1e-6)
+        np.testing.assert_allclose(bend(x, direction), second, atol=1e-5 * jnp.abs(second).max())

@@ -36,11 +36,10 @@ class Factors:
         G = None
         for y, d, at in reversed(self._parts):
             if G is None and len(at) == self.count:  # it has all rows, as where all forces act on one tree
-                y, d, at = y[:, np.argsort(at)], d, np.arange(self.count)
-                G = product((d[:, None] * y).T, y)
+                G = _square(y[:, np.argsort(at)], d)
                 continue
             G = jnp.zeros((self.count, self.count), y.dtype) if G is None else G
-            G = G.at[np.ix_(at, at)].add(product((d[:, None] * y).T, y), unique_indices=True)
+            G = G.at[np.ix_(at, at)].add(_square(y, d), unique_indices=True)
         assert G is not None
         if self.held is None:
             return G
@@ -56,3 +55,9 @@ class Factors:
             return found
         W, inverse = self.held
         return found - jnp.sum(W * product(inverse.T, W), 0)
+
+
+def _square(y: Array, d: Array) -> Array:
+    """Y^T diag(d) Y as F^T F, whose entries on both sides of the diagonal are the same sums: kernels compute them once."""
+    F = jnp.sqrt(d)[:, None] * y
+    return product(F.T, F)
