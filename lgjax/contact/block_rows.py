@@ -99,7 +99,7 @@ class BlockRows:
         wrenches = points.wrenches()
         self.forces = jnp.where(acts[:, None, None], wrenches, jnp.zeros_like(wrenches))
         # S, U, 1/D and its root, and zeros for what is no velocity.
-        known = columns.S_free, columns.U, columns.inverse, jnp.sqrt(columns.inverse)
+        known = columns.S, columns.U, columns.inverse, jnp.sqrt(columns.inverse)
         self.padded = tuple(jnp.concatenate([x, jnp.zeros_like(x[:1])]) for x in known)
 
     def matrix(self) -> BlockMatrix:

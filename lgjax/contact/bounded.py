@@ -129,12 +129,12 @@ class ChosenRows:
         P = self.wrenches.reshape(3 * k, 6)
 
         def onward(P, velocity):
-            S_free, U, inverse, moved = velocity
+            S, U, inverse, moved = velocity
             on = jnp.repeat(moved, 3, 0)  # (3 k, 2)
-            felt = on * sm.matvec(P, S_free)
+            felt = on * sm.matvec(P, S)
             return P - (felt * inverse)[..., None] * U, felt[:, 0] + felt[:, 1]
 
-        along = columns.S_free, columns.U, columns.inverse, jnp.moveaxis(moved, 2, 0)
+        along = columns.S, columns.U, columns.inverse, jnp.moveaxis(moved, 2, 0)
         _, self.y = jax.lax.scan(onward, jnp.stack([P, -P], 1), along, reverse=True)  # (nv, 3 k)
         if acting.joints:
             own = impulses(columns, acting.parts, P[:0], self.signs)

@@ -12,7 +12,7 @@ import numpy as np
 
 from lgjax.contact.block_rows import BlockRows
 from lgjax.contact.bounded import Chosen, ChosenRows
-from lgjax.contact.cones.algebra import own_blocks, plus_diagonal, times
+from lgjax.contact.cones.algebra import diagonal, own_blocks, plus_diagonal, times
 from lgjax.contact.cones.law import ConeProblem, largest_part
 from lgjax.contact.cones.solver import in_turn, solve_cones
 from lgjax.contact.demands import excess, extent, joint_bounds, open_gap, rebound, shifted, spread
@@ -25,6 +25,8 @@ Array = jax.Array
 # m/s^2. `Contacts(smoothing=)` is the gap at which a smoothed contact pushes as hard as this gravity pulls on the mass
 # that the contact moves.
 STANDARD_GRAVITY = 9.81
+# Units of round-off of the largest response among the normals below which a contact counts as one that cannot move.
+IMMOVABLE = 64
 # Part of `Settings.limit` at which a solver that stalls is done. Its sweeps measure another change than the residual.
 ENOUGH = 0.1
 # Units of round-off of its own response that a row keeps which loops hold entirely.
@@ -163,7 +165,7 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Ar
     fastest = jnp.max(jnp.abs(u))
     gap = jnp.concatenate([rows.masked(points.gap), joints.gap])
     opens = -2 / law.h * open_gap(gap, points, in_blocks(acting, task.held))
-    barrier = barrier_of(law, rows, points)
+    barrier = barrier_of(law, rows, G)
 
     def solve(allowed, guess, active):
         problem = ConeProblem(G, shifted(n, u, allowed), law.friction, *joint_bounds(joints), barrier, factor)
@@ -215,11 +217,13 @@ def joint_impulses(acting: Acting, rows: Any, x: Array, like: Array) -> Array:
     return jnp.zeros_like(like).at[np.asarray(acting.joints, int)].add(rows.signs * x)
 
 
-def barrier_of(law: Law, rows: Any, points: ContactPoints) -> Array | None:
-    """`ConeProblem.barrier`."""
+def barrier_of(law: Law, rows: Any, G: Any) -> Array | None:
+    """`ConeProblem.barrier`: 0 for contacts whose normal the mechanism cannot move, where it would be without bound."""
     if law.smoothing is None:
         return None
-    return rows.masked(jnp.broadcast_to(2 * STANDARD_GRAVITY * law.smoothing, points.gap.shape))
+    sizes = jax.lax.stop_gradient(diagonal(G)[: 3 * len(law.friction) : 3])
+    moves = sizes > IMMOVABLE * float(jnp.finfo(sizes.dtype).eps) * jnp.max(sizes, initial=0.0)
+    return rows.masked(jnp.where(moves, 2 * STANDARD_GRAVITY * law.smoothing, jnp.zeros_like(sizes)))
 
 
 def matrix_of(rows: Any, held: Any) -> Any:

@@ -165,7 +165,7 @@ class _Equations:
         # With a barrier, the solution depends on the diagonal of G.
         smooth = law.smoothing is not None
         sizes = diagonal(middle.matrix(rows(middle.factored().columns, *given)[1])) if smooth else None
-        self.bounds = self.law.friction, *joint_bounds(joints), barrier_of(self.law, self.rows, points), None, sizes
+        self.bounds = self.law.friction, *joint_bounds(joints), barrier_of(self.law, self.rows, self.G), None, sizes
         self.gap = jnp.concatenate([points.gap, joints.gap])
         self.opens = -2 / h * open_gap(self.gap, points, in_blocks(acting, held))
         self.normals = normals_of(self.count, self.acting.limited)

@@ -2,10 +2,11 @@
 
 Read first: `dynamics/forward.py`. Its inward pass factors the mass matrix: a wrench P on a body gives its joint the
 force y = S^T P, and the parent the wrench P - U D^-1 y, and so on to the world. The *path* of a body is the list of
-the velocities of the joints between the body and the world (Featherstone's kappa), the body's own joint first. A unit
-force at a contact is described by its y at all velocities on this path. Two forces a, b have a^T J M^-1 J^T b = sum
-y_a y_b / D over the velocities that their paths share, and M^-1 J^T follows by the outward pass. Nothing else of the
-mass matrix is needed. Velocities on the paths of the same forces are a *segment*: they are one array.
+the velocities of the joints between the body and the world (Featherstone's kappa), the body's own joint first, and of
+each joint the last one first. A unit force at a contact is described by its y at all velocities on this path. Two
+forces a, b have a^T J M^-1 J^T b = sum y_a y_b / D over the velocities that their paths share, and M^-1 J^T follows by
+the outward pass. Nothing else of the mass matrix is needed. Velocities on the paths of the same forces are a *segment*:
+they are one array.
 
 Source: [featherstone2008] section 7.3 read as a factorization; J M^-1 J^T is Delassus' operator.
 """
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lgjax.contact.cones.factors import Factors
-from lgjax.dynamics.articulated import NO_INERTIA, joint_wrench
+from lgjax.dynamics.articulated import NO_INERTIA, joint_inertia, joint_wrench
 from lgjax.dynamics.forward import Articulated, accelerate, articulate, move
 from lgjax.dynamics.kinematics import origin_of
 from lgjax.dynamics.spatial import (
@@ -52,12 +53,11 @@ Array = jax.Array
 class Columns(NamedTuple):
     """Motions of the joints in world axes about `origin`, one row for each velocity.
 
-    S: (nv, 6) twists. S_free: (nv, 6) the same, combined within a joint so that D is diagonal. U: (nv, 6) the wrenches
-    that move them. inverse: (nv,) 1/D.
+    S: (nv, 6) twists. U: (nv, 6) the wrenches that move them, less what the later velocities of the joint take. inverse:
+    (nv,) 1/D.
     """
 
     S: Array
-    S_free: Array
     U: Array
     inverse: Array
 
@@ -79,13 +79,13 @@ class FactoredDynamics:
         moving = walk.outward(_move, above, bodies, walk.configurations(q), walk.velocities(v), outside)
         zero = NO_INERTIA, NO_WRENCH, NO_WRENCH if from_rest else None
         found = walk.inward(_factor, zero, bodies, moving, drives, outside)
-        self.articulated = [a for a, _, _ in found]
-        self.columns = Columns(*(walk.to_velocities([c[k] for _, _, c in found]) for k in range(len(Columns._fields))))
+        self.articulated, self.factors = [a for a, _, _, _ in found], [factor for _, factor, _, _ in found]
+        self.columns = Columns(*(walk.to_velocities([c[k] for *_, c in found]) for k in range(len(Columns._fields))))
         self.poses = walk.to_bodies([pose for _, pose in moving])
         fall = lambda articulated: walk.outward(accelerate, Twist(ZERO3, -model.gravity), articulated)
         self.vdot, self.from_rest = walk.to_velocities(fall(self.articulated)), None
         if from_rest:
-            still = [a._replace(c=jax.tree.map(jnp.zeros_like, a.c), u=u) for a, u, _ in found]
+            still = [a._replace(c=jax.tree.map(jnp.zeros_like, a.c), u=u) for a, _, u, _ in found]
             self.from_rest = walk.to_velocities(fall(still))
 
     def solve(self, f: Array) -> Array:
@@ -96,7 +96,7 @@ class FactoredDynamics:
     def respond(self, *y: Array) -> list[Array]:
         """M^-1 f (nv,) for forces f that are given as y (nv,), see `impulses`."""
         given = list(zip(*map(self.walk.velocities, y), strict=True))
-        found = self.walk.outward(_respond, [NO_MOTION] * len(y), self.articulated, given)
+        found = self.walk.outward(_respond, [NO_MOTION] * len(y), self.articulated, self.factors, given)
         return [self.walk.to_velocities([x[k] for x in found]) for k in range(len(y))]
 
 
@@ -116,29 +116,33 @@ def _factor(kind, children, body, state, drive, outside: Wrench | None):
         still = still if outside is None else subtract(still, outside)
         u = drive[3] - project(own.joint.S, still)
         still = to_parent(*own.joint.pose, add(still, joint_wrench(own.U, sm.ldl_solve(own.D, u))))
-    S_free, U_free = _uncoupled(own.D, own.joint.S), _uncoupled(own.D, own.U)
-    twist = lambda S: _rows(w := sm.matmul(R, S[0]), sm.matmul(R, S[1]) + sm.matmul(sm.hat(p), w))
+    factor, U_free = _last_first(own.joint.S, own.U, drive[0])
     f = sm.matmul(R, U_free[1])
     U = _rows(sm.matmul(R, U_free[0]) + sm.matmul(sm.hat(p), f), f)
-    inverse = sm.stack(*(row[-1] for row in own.D))
-    return (*up, still), (own, u, Columns(twist(own.joint.S), twist(S_free), U, inverse))
+    S = _rows(w := sm.matmul(R, own.joint.S[0]), sm.matmul(R, own.joint.S[1]) + sm.matmul(sm.hat(p), w))
+    inverse = sm.stack(*(row[-1] for row in reversed(factor)))
+    return (*up, still), (own, factor, u, Columns(S, U, inverse))
 
 
 def _rows(angular, linear):
     return jnp.concatenate([angular, linear]).T
 
 
-def _uncoupled(factor, X):
-    """X L^-T for columns X (two of (3, n)) and the factor of D = L diag L^T."""
-    if len(factor) == 1:
-        return X
+def _last_first(S, U, armature):
+    """The factor of D = S^T U + armature = L diag L^T for the velocities of a joint in reverse, and U L^-T.
+
+    Forces pass through the velocities of a joint one by one, the last one first, as through joints of their own between
+    bodies without mass that have the armature.
+    """
+    flipped = lambda x: tuple(part[:, ::-1] for part in x)
+    factor = sm.ldl(joint_inertia(flipped(S), flipped(U), armature[::-1]))
     columns: list = []
     for i, row in enumerate(factor):
-        column = (X[0][:, i], X[1][:, i])
+        column = (U[0][:, -1 - i], U[1][:, -1 - i])
         for lower, other in zip(row[:-1], columns, strict=True):
             column = tuple(a - sm.scale(lower, b) for a, b in zip(column, other, strict=True))
         columns.append(column)
-    return tuple(jnp.stack(part, -1) for part in zip(*columns, strict=True))
+    return factor, tuple(jnp.stack(part, -1) for part in zip(*reversed(columns), strict=True))
 
 
 def _load(kind, children: Wrench, body: Articulated, f):
@@ -148,13 +152,13 @@ def _load(kind, children: Wrench, body: Articulated, f):
     return to_parent(*body.joint.pose, add(children, p)), body._replace(c=still, u=u)
 
 
-def _respond(kind, above: list[Twist], body: Articulated, y: tuple):
-    """Outward at rest, for several forces: qdd = L^-T diag^-1 y - D^-1 U^T A'."""
+def _respond(kind, above: list[Twist], body: Articulated, factor, y: tuple):
+    """Outward at rest, for several forces: qdd = L^-T diag^-1 y - D^-1 U^T A', see `_last_first`."""
     (pose, S), _, U, D, _ = body
     carried, answers = [], []
     for A_parent, own in zip(above, y, strict=True):
         A = to_child(*pose, A_parent)
-        qdd = _half_solve(D, own) - sm.ldl_solve(D, project(U, A))
+        qdd = _half_solve(factor, own[::-1])[::-1] - sm.ldl_solve(D, project(U, A))
         carried.append(add(A, joint_twist(S, qdd)))
         answers.append(qdd)
     return carried, answers
@@ -230,7 +234,7 @@ def impulses(columns: Columns, parts: Sequence[Segment], wrenches: Array, own: A
         if joints:
             more = more.at[0, len(P) - len(joints) :].set(own[np.asarray(joints, int)])
         dofs = np.asarray(part.dofs, int)
-        along = columns.S_free[dofs], columns.U[dofs], columns.inverse[dofs], more if joints else None
+        along = columns.S[dofs], columns.U[dofs], columns.inverse[dofs], more if joints else None
         P, y = jax.lax.scan(_handed_on, P, along)
         handed.append(P)
         found.append(y)

@@ -106,7 +106,7 @@ def test_friction_without_a_limit():
 
 @pytest.mark.parametrize(("smoothing", "restitution"), [(None, None), (1e-4, None), (None, 0.6)])
 def test_derivatives_of_a_step_of_random_trees_are_those_of_differences(smoothing, restitution):
-    """By state, forces, wrenches, step and parameters, with contacts, a pair, limits and dry joints; of second order."""
+    """By state, forces, wrenches, step and parameters, with contacts, pairs, limits, dry joints; of second order."""
     model, contacts = mechanism(3, 6)
     spread = lambda x: None if x is None else jnp.full(len(contacts), x)
     contacts = contacts.replace(smoothing=smoothing, restitution=spread(restitution))
@@ -115,7 +115,7 @@ def test_derivatives_of_a_step_of_random_trees_are_those_of_differences(smoothin
     height = jnp.sort(contact_points(model, contacts, q).gap[:-2])[2] + 1e-3  # on the ground three are closed
     contacts = contacts.replace(grounds=(lgjax.shapes.Plane((0.0, 0.0, 1.0), -height),))
     numbers = [np.zeros(model.nv), rng.normal(size=model.nv), rng.normal(size=model.nv)]
-    numbers += [rng.normal(size=(model.nbodies, 6)), 5e-3, np.full(len(contacts), 0.5), np.zeros(model.nv)]
+    numbers += [rng.normal(size=(model.nbodies, 6)), 5e-3, np.full(len(contacts), 0.5), np.asarray(model.armature)]
     weights = [jnp.asarray(rng.normal(size=n)) for n in (model.nv, model.nv, 3 * len(contacts), model.nv)]
     x, unravel = jax.flatten_util.ravel_pytree(jax.tree.map(jnp.asarray, numbers))
 

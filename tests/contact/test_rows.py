@@ -40,6 +40,7 @@ def mechanism(seed, count):
             )
         )
     model = build(bodies)
+    model = model.replace(armature=jnp.asarray(rng.uniform(0, 0.3, model.nv)))  # of free and ball joints, too
     touching = {f"body{n}": shapes.sphere(0.1) for n in rng.permutation(count)[: 2 + count // 2].tolist()}
     names = list(touching)
     pairs = [(names[0], names[1]), (names[-1], names[0])]

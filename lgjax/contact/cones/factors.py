@@ -58,6 +58,6 @@ class Factors:
 
 
 def _square(y: Array, d: Array) -> Array:
-    """Y^T diag(d) Y as F^T F, whose entries on both sides of the diagonal are the same sums: kernels compute them once."""
+    """Y^T diag(d) Y as F^T F. Kernels compute the same sums on both sides of the diagonal once."""
     F = jnp.sqrt(d)[:, None] * y
     return product(F.T, F)
