@@ -53,8 +53,8 @@ Array = jax.Array
 class Columns(NamedTuple):
     """Motions of the joints in world axes about `origin`, one row for each velocity.
 
-    S: (nv, 6) twists. U: (nv, 6) the wrenches that move them, less what the later velocities of the joint take. inverse:
-    (nv,) 1/D.
+    S: (nv, 6) twists. U: (nv, 6) wrenches that move them, less what later velocities of the joint take. inverse: (nv,)
+    1/D.
     """
 
     S: Array
