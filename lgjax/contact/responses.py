@@ -12,6 +12,7 @@ Source: [featherstone2008] section 7.3 read as a factorization; J M^-1 J^T is De
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -70,7 +71,7 @@ class FactoredDynamics:
     """
 
     def __init__(self, model: Model, q: Configuration, v, tau, applied: Wrench | None, armature, from_rest=False):
-        self.tree = model.tree
+        self.gravity = model.gravity
         self.origin = origin_of(model, q)
         self.walk = walk = TreeTraversal(model.tree, model.dtype)
         drives = list(zip(*map(walk.velocities, (armature, model.damping, v, tau)), strict=True))
@@ -82,11 +83,20 @@ class FactoredDynamics:
         self.articulated, self.factors = [a for a, _, _, _ in found], [factor for _, factor, _, _ in found]
         self.columns = Columns(*(walk.to_velocities([c[k] for *_, c in found]) for k in range(len(Columns._fields))))
         self.poses = walk.to_bodies([pose for _, pose in moving])
-        fall = lambda articulated: walk.outward(accelerate, Twist(ZERO3, -model.gravity), articulated)
-        self.vdot, self.from_rest = walk.to_velocities(fall(self.articulated)), None
-        if from_rest:
-            still = [a._replace(c=jax.tree.map(jnp.zeros_like, a.c), u=u) for a, _, u, _ in found]
-            self.from_rest = walk.to_velocities(fall(still))
+        self._still = (
+            [a._replace(c=jax.tree.map(jnp.zeros_like, a.c), u=u) for a, _, u, _ in found] if from_rest else None
+        )
+
+    @cached_property
+    def vdot(self) -> Array:
+        return self._fall(self.articulated)
+
+    @cached_property
+    def from_rest(self) -> Array | None:
+        return None if self._still is None else self._fall(self._still)
+
+    def _fall(self, articulated: list) -> Array:
+        return self.walk.to_velocities(self.walk.outward(accelerate, Twist(ZERO3, -self.gravity), articulated))
 
     def solve(self, f: Array) -> Array:
         """M^-1 f (nv,)."""

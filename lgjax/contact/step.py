@@ -182,6 +182,7 @@ class _Found(NamedTuple):
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1))  # one trace for a step and its derivative
 def _search(settings: Settings, acting: Acting, middle: Middle, guess: Array) -> _Found:
     """What the impulses do."""
     model, contacts, q, v, *_, h, held = middle

@@ -190,7 +190,9 @@ def numbers_in(program: ClosedJaxpr, seen: set | None = None) -> list:
 
 
 def _programs_in(eqn: Any) -> list[ClosedJaxpr]:
-    found = []
+    found: list[ClosedJaxpr] = []
+    if not (eqn.primitive.multiple_results or "update_jaxpr" in eqn.params):  # what calls has several results
+        return found
     for value in eqn.params.values():
         for x in value if isinstance(value, tuple | list) else (value,):
             if isinstance(x, ClosedJaxpr):
