@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import AbstractMesh, AxisType
 
-from lgjax.execution._jax import as_function, dce_jaxpr, is_traced, with_constants
+from lgjax.execution._jax import Literal, altered, as_function, dce_jaxpr, is_traced, with_constants
 from lgjax.execution.collection import uncollected
 
 Arrays = list[jax.Array]
@@ -91,22 +91,36 @@ def tangents(jaxpr, moving: Sequence[int], moved: Sequence[bool]) -> tuple[Any, 
 def transposed(jaxpr, linear: Sequence[int], wanted: Sequence[bool]) -> tuple[Any, list]:
     """The jaxpr of the cotangents of the arguments `linear`, and the arrays it closes over.
 
-    Its own arguments are those arrays, the other arguments, and the cotangents of the results `wanted`.
+    Its own arguments are those arrays, the other arguments, and the cotangents of the results `wanted`. Equations that
+    do not depend on `linear` stay as they are: to trace them again would take as long as to transpose the others.
     """
-    fixed = [n for n in range(len(jaxpr.invars)) if n not in linear]
+    directions = [jaxpr.invars[n] for n in linear]
+    moving, still, moved = set(directions), [], []
+    for eqn in jaxpr.eqns:
+        moves = not moving.isdisjoint(_variables(eqn.invars))
+        (moved if moves else still).append(eqn)
+        moving.update(eqn.outvars if moves else ())
+    outs = [x for x, w in zip(jaxpr.outvars, wanted, strict=True) if w]
+    read = _variables([*(x for eqn in moved for x in eqn.invars), *outs])
+    given = [x for x in dict.fromkeys(read) if x not in moving]
+    part = altered(jaxpr, invars=[*given, *directions], outvars=outs, eqns=moved)
 
-    def back(values, given):
-        known = dict(zip(fixed, values, strict=True))
+    def back(given, cotangents):
+        of = lambda *values: evaluate(part, [*given, *values])
+        return list(jax.linear_transpose(of, *(x.aval for x in directions))(list(cotangents)))
 
-        def of(*values):
-            both = known | dict(zip(linear, values, strict=True))
-            out = evaluate(jaxpr, (both[n] for n in range(len(both))))
-            return [y for y, w in zip(out, wanted, strict=True) if w]
+    found, more = traced(back, [x.aval for x in given], [x.aval for x in outs])
+    first, last = found.invars[: len(more)], found.invars[len(more) + len(given) :]
+    names = dict(zip(found.invars[len(more) :], given, strict=False))
+    renamed = lambda atoms: [x if isinstance(x, Literal) else names.get(x, x) for x in atoms]
+    fixed = [x for n, x in enumerate(jaxpr.invars) if n not in linear]
+    eqns = [*still, *(eqn.replace(invars=renamed(eqn.invars)) for eqn in found.eqns)]
+    whole = altered(found, invars=[*first, *fixed, *last], outvars=renamed(found.outvars), eqns=eqns)
+    return dce_jaxpr(whole, [True] * len(whole.outvars), True)[0], more
 
-        return list(jax.linear_transpose(of, *(jaxpr.invars[n].aval for n in linear))(list(given)))
 
-    outs = [x.aval for x, w in zip(jaxpr.outvars, wanted, strict=True) if w]
-    return traced(back, [jaxpr.invars[n].aval for n in fixed], outs)
+def _variables(atoms: Iterable) -> list:
+    return [x for x in atoms if not isinstance(x, Literal)]
 
 
 def merged(x, own: int | None, size: int | None, axis: int | None, more: int, first: bool) -> jax.Array:
