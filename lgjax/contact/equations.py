@@ -276,12 +276,12 @@ def _balanced(p: ConeProblem, seen: Map, lacking: Callable, linear: _Linear, x: 
         x, d = z[:n], z[n:]
         return jnp.concatenate([x - image(p, x, seen(d)), lacking(x, d)])
 
-    def forward(_, y):
+    def forward(y: Array) -> Array:
         free = linear.solve(y[n:])
         dx = solve(matrix, y[:n] - slope.times(steps * linear.rates(linear.allow(free))))
         return jnp.concatenate([dx, free + linear.response(dx)])
 
-    def transposed(_, y):
+    def transposed(y: Array) -> Array:
         free = linear.solve(y[n:])
         dx = solve(matrix.T, y[:n] + linear.rates(free))
         return jnp.concatenate([dx, free - linear.allow(linear.response(steps * slope.transposed(dx)))])
@@ -292,8 +292,7 @@ def _balanced(p: ConeProblem, seen: Map, lacking: Callable, linear: _Linear, x: 
 
 def _implied(lacking: Map, linear: _Linear, d: Array) -> Array:
     """The solution of lacking(d) = 0, whose derivative is M, with its derivatives; d is the solution already."""
-    solve = lambda _, y: linear.solve(y)
-    return known_root(lacking, d, solve, solve)
+    return known_root(lacking, d, linear.solve, linear.solve)
 
 
 def _transposed(linear: Map, like: Array) -> Map:

@@ -81,26 +81,30 @@ def implicit(
     return root(of_residual, of_find, guess)
 
 
-def known_root(residual: Map, root: Array, solve: Solve, solve_transposed: Solve) -> Array:
+def known_root(residual: Map, root: Array, solve: Map, solve_transposed: Map) -> Array:
     """A root x (n,) of the residual, with the derivatives of the implicit function.
 
     They are with respect to everything that residual closes over, in both modes, and within scans of the first order.
-    `solve` and `solve_transposed` are as in `implicit`; they close over constants.
+    `solve` gives the z with L z = y for the derivative L of the residual at the root, `solve_transposed` that with
+    L^T z = y. What they close over has no derivatives.
     """
-    residual, of_residual = hoisted(residual, root)
+    residual, given = hoisted(residual, root)
+    solve, forward = hoisted(solve, root)
+    solve_transposed, backward = hoisted(solve_transposed, root)
 
     @jax.custom_jvp
-    def known(root: Array, given: Any) -> Array:
+    def known(root: Array, given: Any, fixed: Any) -> Array:
         return root
 
     @known.defjvp
     def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
-        x, given = known(*primals), primals[1]
-        along = jax.jvp(lambda y: residual(x, *y), (given,), tangents[1:])[1]
+        x, (_, given, (forward, backward)) = known(*primals), primals
+        along = jax.jvp(lambda y: residual(x, *y), (given,), tangents[1:2])[1]
         slope = lambda dx: jax.jvp(lambda x: residual(x, *given), (x,), (dx,))[1]
-        return x, -jax.lax.custom_linear_solve(slope, along, solve, solve_transposed)
+        ways = lambda _, y: solve(y, *forward), lambda _, y: solve_transposed(y, *backward)
+        return x, -jax.lax.custom_linear_solve(slope, along, *ways)
 
-    return known(jax.lax.stop_gradient(root), of_residual)
+    return known(*jax.lax.stop_gradient((root,)), given, jax.lax.stop_gradient((forward, backward)))
 
 
 def over(y: Array, slope: Array) -> Array:
