@@ -75,11 +75,12 @@ class Task(NamedTuple):
 class Solutions(NamedTuple):
     """What the solver finds for the rows of the contacts that act, of joint limits and dry joints.
 
-    plain: impulses without restitution, bouncing: with it. lift: displacements of normals and limits.
+    plain: impulses without restitution, bouncing: with it, None where there is none. lift: displacements of normals and
+    limits.
     """
 
     plain: Array
-    bouncing: Array
+    bouncing: Array | None
     lift: Array
 
 
@@ -150,7 +151,7 @@ def _of_chosen(chosen: Chosen, all_of: Solutions, count: int) -> Solutions:
     """The solutions of those that act, of `count` candidates."""
     rows = lambda x: jnp.concatenate([chosen.of(x[: 3 * count].reshape(count, 3)).reshape(-1), x[3 * count :]])
     normals = jnp.concatenate([chosen.of(all_of.lift[:count]), all_of.lift[count:]])
-    return Solutions(rows(all_of.plain), rows(all_of.bouncing), normals)
+    return Solutions(rows(all_of.plain), None if all_of.bouncing is None else rows(all_of.bouncing), normals)
 
 
 def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Array) -> Coupled:
@@ -172,7 +173,7 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Ar
         enough = ENOUGH * settings.limit
         return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough)
 
-    bouncing, before, apart = law.restitution is not None and n > 0, u, None
+    bouncing, before, further, apart = law.restitution is not None and n > 0, u, None, None
     start = jnp.concatenate([guess.reshape(-1), jnp.zeros(len(acting.joints), guess.dtype)])
     if bouncing:
         before = rates(task.v_t)
@@ -187,7 +188,7 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Ar
         apart = rows.response(plain), rows.response(further)
     else:
         found = solve(opens, start, jnp.ones((), bool))
-        x = plain = further = found.x
+        x = plain = found.x
         residual, sweeps = found.residual, found.sweeps
     after = u + times(G, x)
     normals = normals_of(n, limited)

@@ -216,6 +216,7 @@ class _Equations:
         opens, gap, normal = self.opens, self.gap[:n], slice(0, 3 * n, 3)
         bounces, allowed = rebound(before[normal], u[normal], opens[:n], gap, law.restitution, h)
         allowed = jnp.concatenate([allowed, opens[n:]])
+        assert self.known.solutions.bouncing is not None
         further, change = self.balanced(allowed, self.known.solutions.bouncing, known.change)
         step = jnp.where(bounces, further - x, jnp.zeros_like(x))
         more = jnp.where(bounces, self.velocity(change) - after, jnp.zeros_like(after))
@@ -267,7 +268,7 @@ def _balanced(p: ConeProblem, seen: Map, lacking: Callable, linear: _Linear, x: 
 
     with L = 1 - P (1 - s G), and that of the transposed equations is read off in the same way.
     """
-    n, still = len(x), jax.lax.stop_gradient(p)  # the solver closes over constants alone
+    n, still = len(x), jax.lax.stop_gradient(p)  # of which the linear equations are made
     steps = step_of_rows(still.G, len(still.friction))
     slope = slope_at(still, x - steps * jax.lax.stop_gradient(seen(d)))
     matrix = linearized(still.G, steps, slope)

@@ -42,6 +42,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from lgjax.contact.bilateral import Bilateral, Implicit, bilateral, joined, own_inertia
 from lgjax.contact.block_rows import acting_in
@@ -212,18 +213,24 @@ def _search(settings: Settings, acting: Acting, middle: Middle, guess: Array) ->
         change, more = (h * free.vdot + dv for dv in free.respond(*found.apart))
         bounced = Bounced(more, h * free.vdot, h * free.from_rest)
     known = Known(found.solutions, change, dq, bounced, chosen)
-    return _Found(outcome, keep(known), found.residual, found.sweeps, found.passed_on, inexact, before)
+    return _Found(outcome, _handed_on(known), found.residual, found.sweeps, found.passed_on, inexact, before)
 
 
 @partial(_search.defjvp, symbolic_zeros=True)
 def _(settings, acting, primals, tangents):
     """Derivatives of the equations at the solution: no iteration is differentiated or repeated."""
     found = _search(settings, acting, *primals)
-    kept = keep(found.known)
+    kept = _handed_on(found.known)
     at = lambda middle: at_solution(acting, kept, middle)
     outcome, along = along_moving(at, primals[:1], tangents[:1])
     still = jax.tree.map(no_tangent, found)
     return found._replace(outcome=known(found.outcome, outcome)), still._replace(outcome=along)
+
+
+def _handed_on(found: Known) -> Known:
+    """What derivatives read, as one array of numbers, and which contacts act."""
+    flat, parts = ravel_pytree(found._replace(chosen=None))
+    return parts(keep(flat))._replace(chosen=keep(found.chosen))
 
 
 def _impact(
