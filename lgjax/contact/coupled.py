@@ -55,6 +55,13 @@ class Law(NamedTuple):
     smoothing: Array | None
 
 
+class Guess(NamedTuple):
+    """Impulses at which the solver starts, N s and N m s: (n, 3) of contacts, (nv,) of joint limits and dry joints."""
+
+    impulse: Array
+    joint_impulse: Array
+
+
 class Task(NamedTuple):
     """Inputs of the contact problem of a step.
 
@@ -106,14 +113,15 @@ class Coupled(NamedTuple):
     passed_on: Array
 
 
-def coupled(settings: Settings, acting: Acting, task: Task, guess: Array) -> Coupled:
-    """The impulses, from a guess (n, 3) for all candidates. Derivatives do not pass through: see `equations.py`.
+def coupled(settings: Settings, acting: Acting, task: Task, guess: Guess) -> Coupled:
+    """The impulses, from a guess for all candidates. Derivatives do not pass through: see `equations.py`.
 
     Chooses the matrix: in blocks for all candidates if `acting` has a pattern, else dense for those that act.
     """
     points, joints, law, chosen = task.points, task.joints, task.law, task.chosen
     if chosen is not None:
-        guess = jnp.where(chosen.waiting[:, None], jnp.zeros_like(guess), guess)
+        still = jnp.zeros_like(guess.impulse)
+        guess = guess._replace(impulse=jnp.where(chosen.waiting[:, None], still, guess.impulse))
     if in_blocks(acting, task.held):
         acts = jnp.ones(len(points.gap), bool) if chosen is None else ~chosen.waiting
         found = _solved(settings, acting, BlockRows(acting, task.columns, points, joints, acts), task, guess)
@@ -123,10 +131,12 @@ def coupled(settings: Settings, acting: Acting, task: Task, guess: Array) -> Cou
         return found._replace(solutions=solutions, velocity=jnp.zeros_like(found.velocity))
     acting, rows, points, law = dense_rows(acting, task.columns, points, joints, law, chosen)
     task = task._replace(points=points, law=law)
-    found = _solved(settings, acting, rows, task, guess if chosen is None else chosen.of(guess))
+    found = _solved(
+        settings, acting, rows, task, guess if chosen is None else guess._replace(impulse=chosen.of(guess.impulse))
+    )
     if chosen is None:
         return found
-    impulse = chosen.among_all(found.impulse, len(guess))
+    impulse = chosen.among_all(found.impulse, len(guess.impulse))
     return found._replace(impulse=impulse, velocity=jnp.zeros_like(impulse))
 
 
@@ -154,7 +164,7 @@ def _of_chosen(chosen: Chosen, all_of: Solutions, count: int) -> Solutions:
     return Solutions(rows(all_of.plain), None if all_of.bouncing is None else rows(all_of.bouncing), normals)
 
 
-def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Array) -> Coupled:
+def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Guess) -> Coupled:
     """The impulses and displacements of rows, and what they change."""
     points, joints, law, v_free = task.points, task.joints, task.law, task.v_free
     n, limited, rates = len(points.gap), acting.limited, rows.rates
@@ -174,7 +184,7 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Ar
         return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough)
 
     bouncing, before, further, apart = law.restitution is not None and n > 0, u, None, None
-    start = jnp.concatenate([guess.reshape(-1), jnp.zeros(len(acting.joints), guess.dtype)])
+    start = jnp.concatenate([guess.impulse.reshape(-1), _start_of_joints(acting, joints, guess.joint_impulse)])
     if bouncing:
         before = rates(task.v_t)
         bounces, allowed = rebound(before[: 3 * n : 3], u[: 3 * n : 3], opens[:n], gap[:n], law.restitution, law.h)
@@ -206,6 +216,14 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Ar
     impulse, velocity = (f[: 3 * n].reshape(n, 3) for f in (x, after))
     solutions = Solutions(plain, further, lift)
     return Coupled(y, apart, impulse, velocity, at_joints, residual, sweeps, solutions, gained, passed_on)
+
+
+def _start_of_joints(acting: Acting, joints: JointRows, impulse: Array) -> Array:
+    """Impulses of the rows of limits and of dry friction, of which joints have the sums (nv,)."""
+    own, limited = np.asarray(acting.joints, int), acting.limited
+    dry = jnp.clip(impulse[own[limited:]], -joints.dry, joints.dry)
+    left = impulse.at[own[limited:]].add(-dry, unique_indices=True)[own[:limited]]
+    return jnp.concatenate([jnp.maximum(joints.side * left, jnp.zeros_like(left)), dry])
 
 
 def normals_of(contacts: int, limited: int) -> np.ndarray:

@@ -48,7 +48,7 @@ from lgjax.contact.bilateral import Bilateral, Implicit, bilateral, joined, own_
 from lgjax.contact.block_rows import acting_in
 from lgjax.contact.bounded import choose, velocities
 from lgjax.contact.contacts import Contacts
-from lgjax.contact.coupled import Law, Settings, Task, coupled
+from lgjax.contact.coupled import Guess, Law, Settings, Task, coupled
 from lgjax.contact.equations import Bounced, Known, Middle, Outcome, at_solution, without_turning
 from lgjax.contact.geometry.detection import detect
 from lgjax.contact.rows import Acting, joint_rows
@@ -132,11 +132,11 @@ class Forces(NamedTuple):
 
 
 def impact(
-    model: Model, contacts: Contacts, q: Configuration, v, forces: Forces, h, guess, settings: Settings
+    model: Model, contacts: Contacts, q: Configuration, v, forces: Forces, h, guess: Guess, settings: Settings
 ) -> Impact:
     """Velocities after a step of h s that has reached q, its middle, and its impulses. v: (nv,) before the step.
 
-    guess: (n, 3) N s, impulses at which the solver starts.
+    guess: impulses at which the solver starts.
     """
     applied = None if forces.wrenches is None else applied_wrenches(model.links, forces.wrenches)
     # Joint damping acts at the velocity at the end of the step, v + h vdot: -d v is a force, -d h vdot an inertia h d.
@@ -184,7 +184,7 @@ class _Found(NamedTuple):
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 @partial(jax.jit, static_argnums=(0, 1))  # one trace for a step and its derivative
-def _search(settings: Settings, acting: Acting, middle: Middle, guess: Array) -> _Found:
+def _search(settings: Settings, acting: Acting, middle: Middle, guess: Guess) -> _Found:
     """What the impulses do."""
     model, contacts, q, v, *_, h, held = middle
     bounces = contacts.restitution is not None and len(contacts) > 0

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 
 from lgjax.contact.bilateral import Implicit
 from lgjax.contact.contacts import Contacts, in_range
-from lgjax.contact.coupled import Settings
+from lgjax.contact.coupled import Guess, Settings
 from lgjax.contact.geometry.detection import ContactPoints, detect, sides
 from lgjax.contact.status import ContactStatus
 from lgjax.contact.step import Forces, Impact, impact, move
@@ -118,7 +118,7 @@ class ContactStep(NamedTuple):
 @checked_arguments("tau", "wrenches", compiles=False)
 def contact_step(
     model: Model, contacts: Contacts | None, q: Configuration, v: Array, tau: Any, dt: ArrayLike,
-    guess: Array | None = None, wrenches: Any = None, loops: Loop | Sequence[Loop] | None = None,
+    guess: Array | tuple[Array, Array] | None = None, wrenches: Any = None, loops: Loop | Sequence[Loop] | None = None,
     implicit: Implicit | Callable[[Configuration, Array], Implicit] | None = None, *,
     method: TimeStepping = TimeStepping(),
 ) -> ContactStep:  # fmt: skip
@@ -134,7 +134,8 @@ def contact_step(
         v: (nv,) velocities, body frame, rad/s and m/s.
         tau: (nv,) forces, N m and N, or a function (q, v) -> (nv,) of the state halfway through the step.
         dt: length of the step, s, positive.
-        guess: (n, 3) N s, impulses from which the solver starts; None for zero. They change the result within the
+        guess: (n, 3) N s, impulses from which the solver starts, or a pair of them and of those of joint limits and dry
+            joints (nv,), such as (last.impulse, last.joint_impulse); None for zero. They change the result within the
             tolerance. Where several sets of impulses obey the law (contacts that share a load, or much friction), they
             may also decide which of them is found.
         wrenches: (nbodies, 6), body frame, at the body origin, or such a function; None for none.
@@ -155,8 +156,7 @@ def contact_step(
     _check_contacts(contacts)
     closed = () if loops is None else as_loops(model, loops)
     h = checks.scalar("dt", dt, model.dtype, positive=True)
-    shape = len(contacts), 3
-    guess = jnp.zeros(shape, model.dtype) if guess is None else checked_array("guess", guess, shape, model.dtype)
+    start = _checked_guess(model, contacts, guess)
     second_half = batched(partial(_second_half, method.settings(model.dtype)))
 
     def step(model, contacts, closed, q, v, h, guess) -> ContactStep:
@@ -169,7 +169,16 @@ def contact_step(
         return second_half(model, contacts, *halfway, forces, h, guess)
 
     # The forces are in it; where they have no instructions, the second half alone is one kernel.
-    return batched(step)(model, contacts, closed, q, v, h, guess)
+    return batched(step)(model, contacts, closed, q, v, h, start)
+
+
+def _checked_guess(model: Model, contacts: Contacts, guess: Any) -> Guess:
+    shape = len(contacts), 3
+    impulse, joints = guess if isinstance(guess, tuple) else (guess, None)
+    impulse = jnp.zeros(shape, model.dtype) if impulse is None else checked_array("guess", impulse, shape, model.dtype)
+    if joints is not None:
+        joints = checked_array("guess of joints", joints, (model.nv,), model.dtype, model=model)
+    return Guess(impulse, jnp.zeros(model.nv, model.dtype) if joints is None else joints)
 
 
 def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, forces: Forces, h, guess) -> ContactStep:

@@ -117,9 +117,8 @@ class TimeSteps(_ContactSteps):
         applied = None if forces.wrenches is None else partial(self.applied, forces, half)
         gives = None if forces.implicit is None else partial(forces.implicit, half)
         tau, loops = partial(self.tau, forces, half), self.loops or None
-        found = contact_step(
-            self.model, self.contacts, q, v, tau, h, seen.impulse, applied, loops, gives, method=self.method
-        )
+        guess = seen.impulse, seen.joint_impulse
+        found = contact_step(self.model, self.contacts, q, v, tau, h, guess, applied, loops, gives, method=self.method)
         had = lambda which: (found.status & int(which) > 0).astype(v.dtype)
         redundant = found.status & int(LoopStatus.REDUNDANT) > 0
         closed = loops_seen(found.open, found.slip, found.v, jnp.zeros((), bool), redundant)

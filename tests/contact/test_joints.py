@@ -174,3 +174,36 @@ def test_a_limit_that_contradicts_the_ground_is_a_status():
     path = optimized.jit(run)(jnp.zeros(1))
     assert path.status & lgjax.contact.ContactStatus.NOT_SOLVED
     assert not path.success
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_a_step_that_starts_from_its_own_impulses_needs_few_sweeps(dtype):
+    """Also a joint at its limit that is dry as well, whose impulse is the sum of two rows."""
+    bodies = [Body("trunk", None, Joint("base", "free"), mass=5.0, inertia=np.diag([0.1, 0.2, 0.2]))]
+    for n, (x, y) in enumerate([(0.3, 0.2), (0.3, -0.2), (-0.3, 0.2), (-0.3, -0.2)]):
+        for k, axis in enumerate([(1, 0, 0), (0, 1, 0), (0, 1, 0)]):
+            joint = Joint(f"joint{n}{k}", "revolute", axis, lower=-0.4, upper=0.5, friction=0.3)
+            place = np.eye(3), np.array([x, y, 0.0] if k == 0 else [0.05 * (k - 1), 0, -0.2 * (k - 1)])
+            parent = "trunk" if k == 0 else f"leg{n}{k - 1}"
+            more = {"mass": 0.3, "com": np.array([0, 0, -0.1]), "inertia": 0.002 * np.eye(3)}
+            bodies.append(Body(f"leg{n}{k}", parent, joint, *place, **more))
+    model = build(bodies, dtype=dtype)
+    feet = {f"leg{n}2": lgjax.shapes.sphere(0.02, (0, 0, -0.2)) for n in range(4)}
+    ground = lgjax.shapes.Plane(np.array([0, 0, 1], dtype))
+    contacts = lgjax.Contacts(model, ground, feet, friction=0.7, joint_limits=True, joint_friction=True)
+    bent = jnp.tile(jnp.asarray([0.0, 0.3, -0.4], dtype), 4)  # the last joint of each leg is at its limit
+    q = lgjax.configuration(model, (jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype)), bent)
+    lowest = jnp.min(lgjax.contact.contact_points(model, contacts, q).gap)
+    q = lgjax.configuration(model, (jnp.eye(3, dtype=dtype), jnp.asarray([0, 0, 1], dtype) * -lowest), bent)
+    tau = jnp.zeros(model.nv, dtype).at[6:].set(jnp.tile(jnp.asarray([0.1, 0.5, -2.0], dtype), 4))
+    method = lgjax.contact.TimeStepping(1e-6, 500)
+    step = jax.jit(
+        lambda guess: lgjax.contact.contact_step(model, contacts, q, 0 * tau, tau, 2e-3, guess, method=method)
+    )
+    first = step((jnp.zeros((4, 3), dtype), jnp.zeros(model.nv, dtype)))
+    again = step((first.impulse, first.joint_impulse))
+    assert first.status == again.status == 0
+    assert first.joint_impulse[8] > 0.3 * 2e-3  # more than friction: the limit carries a part
+    assert again.sweeps <= 2
+    assert first.sweeps > 5
+    np.testing.assert_allclose(again.v, first.v, atol=1e-4 if dtype == jnp.float32 else 1e-5)
