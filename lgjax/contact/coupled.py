@@ -14,7 +14,7 @@ from lgjax.contact.block_rows import BlockRows
 from lgjax.contact.bounded import Chosen, ChosenRows
 from lgjax.contact.cones.algebra import diagonal, own_blocks, plus_diagonal, times
 from lgjax.contact.cones.law import ConeProblem, largest_part
-from lgjax.contact.cones.solver import in_turn, solve_cones
+from lgjax.contact.cones.solver import in_turn, ridge_of, solve_cones
 from lgjax.contact.demands import excess, extent, joint_bounds, open_gap, rebound, shifted, spread
 from lgjax.contact.geometry.detection import ContactPoints
 from lgjax.contact.responses import Columns
@@ -56,10 +56,10 @@ class Law(NamedTuple):
 
 
 class Guess(NamedTuple):
-    """Impulses at which the solver starts, N s and N m s: (n, 3) of contacts, (nv,) of joint limits and dry joints."""
+    """Impulses at which the solver starts, N s: (n, 3) of contacts, (nv,) of joint limits and dry joints or None."""
 
     impulse: Array
-    joint_impulse: Array
+    joint_impulse: Array | None
 
 
 class Task(NamedTuple):
@@ -168,10 +168,10 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Gu
     """The impulses and displacements of rows, and what they change."""
     points, joints, law, v_free = task.points, task.joints, task.law, task.v_free
     n, limited, rates = len(points.gap), acting.limited, rows.rates
-    G = matrix_of(rows, task.held)
+    G, dense = matrix_of(rows, task.held, n), not isinstance(rows, BlockRows)
     # Points of a face can share a load in many ways: the solver then takes the smaller matrices of the velocities.
     shared = acting.faces and task.held is None and 3 * n + len(acting.joints) > len(v_free)
-    factor = rows.factor() if shared and not isinstance(rows, BlockRows) else None
+    factor = rows.factor() if shared and dense else None
     u = rates(v_free)
     fastest = jnp.max(jnp.abs(u))
     gap = jnp.concatenate([rows.masked(points.gap), joints.gap])
@@ -181,7 +181,9 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Gu
     def solve(allowed, guess, active):
         problem = ConeProblem(G, shifted(n, u, allowed), law.friction, *joint_bounds(joints), barrier, factor)
         enough = ENOUGH * settings.limit
-        return solve_cones(problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough)
+        return solve_cones(
+            problem, guess, active, fastest, settings.tolerance, settings.max_sweeps, enough, ridge=not dense
+        )
 
     bouncing, before, further, apart = law.restitution is not None and n > 0, u, None, None
     start = jnp.concatenate([guess.impulse.reshape(-1), _start_of_joints(acting, joints, guess.joint_impulse)])
@@ -202,9 +204,9 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Gu
         residual, sweeps = found.residual, found.sweeps
     after = u + times(G, x)
     normals = normals_of(n, limited)
-    least = G.normals(limited) if isinstance(rows, BlockRows) else G[normals][:, normals]
+    least = G[normals][:, normals] if dense else G.normals(limited)
     left_open = gap + 0.5 * law.h * after[normals]
-    lift, left = _lift(settings, least, left_open, law.h, fastest, extent(points))
+    lift, left = _lift(settings, least, dense, left_open, law.h, fastest, extent(points))
     pushed = spread(normals, lift, x)
     y = rows.response(x), rows.response(pushed)
     at_joints = joint_impulses(acting, rows, x[3 * n :], v_free)
@@ -218,8 +220,10 @@ def _solved(settings: Settings, acting: Acting, rows: Any, task: Task, guess: Gu
     return Coupled(y, apart, impulse, velocity, at_joints, residual, sweeps, solutions, gained, passed_on)
 
 
-def _start_of_joints(acting: Acting, joints: JointRows, impulse: Array) -> Array:
-    """Impulses of the rows of limits and of dry friction, of which joints have the sums (nv,)."""
+def _start_of_joints(acting: Acting, joints: JointRows, impulse: Array | None) -> Array:
+    """Impulses of the rows of limits and of dry friction, of which joints have the sums (nv,); None is zero."""
+    if impulse is None:
+        return jnp.zeros(len(acting.joints), joints.gap.dtype)
     own, limited = np.asarray(acting.joints, int), acting.limited
     dry = jnp.clip(impulse[own[limited:]], -joints.dry, joints.dry)
     left = impulse.at[own[limited:]].add(-dry, unique_indices=True)[own[:limited]]
@@ -245,20 +249,20 @@ def barrier_of(law: Law, rows: Any, G: Any) -> Array | None:
     return rows.masked(jnp.where(moves, 2 * STANDARD_GRAVITY * law.smoothing, jnp.zeros_like(sizes)))
 
 
-def matrix_of(rows: Any, held: Any) -> Any:
-    """Delassus' matrix, `ConeProblem.G`.
+def matrix_of(rows: Any, held: Any, contacts: int) -> Any:
+    """Delassus' matrix, `ConeProblem.G`; a dense one has the solver's ridge already.
 
     What bilateral rows hold entirely keeps a trace of its own response, so that the solver can divide by it.
     """
     if isinstance(rows, BlockRows):
         return rows.matrix()
-    operator = rows.operator()
-    if held is None:
-        return operator.matrix()
-    answers, inverse = held
-    trace = TRACE_EPS * float(jnp.finfo(answers.dtype).eps) * operator.diagonal()
-    whole = replace(operator, held=(jnp.stack([rows.rates(answer) for answer in answers]), inverse))
-    return plus_diagonal(whole.matrix(), trace)
+    operator, trace = rows.operator(), 0.0
+    if held is not None:
+        answers, inverse = held
+        trace = TRACE_EPS * float(jnp.finfo(answers.dtype).eps) * operator.diagonal()
+        operator = replace(operator, held=(jnp.stack([rows.rates(answer) for answer in answers]), inverse))
+    G = operator.matrix()
+    return plus_diagonal(G, trace + ridge_of(G, contacts))
 
 
 def _passed_on(G, x, before, u, restitution) -> Array:
@@ -274,7 +278,7 @@ def _passed_on(G, x, before, u, restitution) -> Array:
     return jnp.any((restitution > 0) & (impulse[:, 0] > 0) & (driven > jnp.maximum(noise, -before)))
 
 
-def _lift(settings: Settings, G, gap, h, fastest, size) -> tuple[Array, Array]:
+def _lift(settings: Settings, G, dense: bool, gap, h, fastest, size) -> tuple[Array, Array]:
     """Displacement impulses (n,) along normals and limits that leave no gap negative, and the error left (), m.
 
     Their tolerance is that of the displacements of a step, at the fastest velocity, or what positions round off.
@@ -289,7 +293,7 @@ def _lift(settings: Settings, G, gap, h, fastest, size) -> tuple[Array, Array]:
     if settings.tolerance:
         scale = jnp.maximum(scale, HALF * float(jnp.finfo(gap.dtype).eps) * size / settings.tolerance)
     problem = lift_problem(G, gap)
-    found = solve_cones(problem, none, inside, scale, settings.tolerance, settings.max_sweeps, enough)
+    found = solve_cones(problem, none, inside, scale, settings.tolerance, settings.max_sweeps, enough, ridge=not dense)
     return jnp.where(inside, found.x, none), found.residual
 
 

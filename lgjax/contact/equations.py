@@ -22,10 +22,9 @@ import numpy as np
 
 from lgjax.contact.bilateral import Bilateral
 from lgjax.contact.bounded import Chosen
-from lgjax.contact.cones.algebra import diagonal, plus_diagonal, solve
+from lgjax.contact.cones.algebra import diagonal, solve
 from lgjax.contact.cones.law import ConeProblem, image, largest_part, step_of_rows
 from lgjax.contact.cones.newton import linearized, slope_at
-from lgjax.contact.cones.solver import ridge_of
 from lgjax.contact.contacts import Contacts
 from lgjax.contact.coupled import (
     Law,
@@ -83,9 +82,9 @@ class Middle(NamedTuple):
         """The velocity (nv,) after the step without forces."""
         return self.v + self.h * without_turning(self.model, self.mean, jnp.zeros_like(self.v))
 
-    def matrix(self, rows) -> Array:
+    def matrix(self, rows, contacts: int) -> Array:
         """Delassus' matrix of some rows."""
-        return matrix_of(rows, None if self.held is None else (self.held.answers, self.held.inverse))
+        return matrix_of(rows, None if self.held is None else (self.held.answers, self.held.inverse), contacts)
 
     def factored(self, from_rest: bool = False) -> FactoredDynamics:
         armature = self.model.armature
@@ -160,11 +159,10 @@ class _Equations:
         rows = partial(dense_rows, acting, chosen=known.chosen)
         still = rows(dynamics.columns, *jax.lax.stop_gradient(given))[1]
         self.acting, self.rows, points, self.law = rows(dynamics.columns._replace(S=world.S), *given)
-        G, self.count = fixed.matrix(still), len(points.gap)
-        self.G = plus_diagonal(G, ridge_of(G, self.count))
+        self.G, self.count = fixed.matrix(still, len(points.gap)), len(points.gap)
         # With a barrier, the solution depends on the diagonal of G.
         smooth = law.smoothing is not None
-        sizes = diagonal(middle.matrix(rows(middle.factored().columns, *given)[1])) if smooth else None
+        sizes = diagonal(middle.matrix(rows(middle.factored().columns, *given)[1], self.count)) if smooth else None
         self.bounds = self.law.friction, *joint_bounds(joints), barrier_of(self.law, self.rows, self.G), None, sizes
         self.gap = jnp.concatenate([points.gap, joints.gap])
         self.opens = -2 / h * open_gap(self.gap, points, in_blocks(acting, held))

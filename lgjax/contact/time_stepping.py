@@ -178,7 +178,7 @@ def _checked_guess(model: Model, contacts: Contacts, guess: Any) -> Guess:
     impulse = jnp.zeros(shape, model.dtype) if impulse is None else checked_array("guess", impulse, shape, model.dtype)
     if joints is not None:
         joints = checked_array("guess of joints", joints, (model.nv,), model.dtype, model=model)
-    return Guess(impulse, jnp.zeros(model.nv, model.dtype) if joints is None else joints)
+    return Guess(impulse, joints if contacts.limited or contacts.dry else None)
 
 
 def _second_half(settings: Settings, model: Model, contacts: Contacts, q, v, forces: Forces, h, guess) -> ContactStep:

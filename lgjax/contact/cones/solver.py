@@ -77,17 +77,18 @@ def solve_cones(
     tolerance: float,
     max_sweeps: int,
     limit: Array | float = 0.0,
+    ridge: bool = True,
 ) -> ConeSolution:
     """The impulses, from a guess (n,), which stays as it is where `active` () is false.
 
     The iteration stops when no velocity changes by more than tolerance times `scale` () (more in later cycles, see
     `EASIER`), or after max_sweeps. If it stalls, and after the first cycle, a change of `limit` () m/s is enough, from
     the third cycle on `LATER` times that. If max_sweeps is 0, the guess is taken as the solution; this serves to
-    differentiate a known solution.
+    differentiate a known solution. ridge: whether `ridge_of` is still to be added to the diagonal of G, a copy of it.
     """
-    G, ridge = problem.G, ridge_of(problem.G, len(problem.friction))
-    factor = None if problem.factor is None else jax.lax.stop_gradient((problem.factor, ridge))
-    problem = problem._replace(G=plus_diagonal(G, ridge), factor=factor)
+    more = ridge_of(problem.G, len(problem.friction))
+    factor = None if problem.factor is None else jax.lax.stop_gradient((problem.factor, more))
+    problem = problem._replace(G=plus_diagonal(problem.G, more) if ridge else problem.G, factor=factor)
     limit = jnp.asarray(limit, scale.dtype)
     return _solution(tolerance, max_sweeps, problem, *jax.lax.stop_gradient((guess, active, scale, limit)))
 
