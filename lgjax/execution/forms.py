@@ -4,9 +4,10 @@ Read first: `callbacks.py`, which says when two functions do the same.  Here the
 arrays and Python floats of their closures, defaults and partial calls, and of the records, lists and dictionaries that
 these hold.  So a new lambda with another gain, or a cost with another target, takes the program that is there.
 
-Of library code only JAX arrays and leaves of pytrees are numbers; what else it holds, such as the tolerance of a
-method, may decide what is computed.  So may a user's number: a function that tests it fails when it is traced, and
-whoever calls this module then takes `callbacks.contents`, by which other numbers make another function.
+Of library code only JAX arrays, leaves of pytrees and fields marked `NUMBERS` are numbers; what else it holds, such as
+the tolerance of a method, may decide what is computed.  So may a user's number: a function that tests it fails when
+it is traced, and whoever calls this module then takes `callbacks.contents`, by which other numbers make another
+function.
 """
 
 import dis
@@ -36,6 +37,8 @@ from lgjax.execution.callbacks import (
 
 Make = Callable[[Sequence], Any] | None  # a value from the numbers of the whole; None for the value itself
 
+HOLDS_NUMBERS = "lgjax numbers"
+NUMBERS = {HOLDS_NUMBERS: True}  # metadata of a dataclass's field, whose floats and NumPy arrays are numbers, too
 NUMBER = Same("number")
 # What a function raises if it needs a number that is traced: `float(x)`, `if x:`, `np.sin(x)`, `table[x]`.
 NEEDS_NUMBERS = (TypeError, ValueError, IndexError, AttributeError, KeyError)
@@ -138,9 +141,10 @@ class _Reader:
         index = len(self.numbers) - 1
         return lambda numbers: numbers[index]
 
-    def several(self, values: Sequence, free: bool) -> tuple[Callable[[Sequence], list], bool]:
-        """The function that makes all of these, and whether any differs from what is there."""
-        makes = [self.visit(value, free) for value in values]
+    def several(self, values: Sequence, free: bool | list[bool]) -> tuple[Callable[[Sequence], list], bool]:
+        """The function that makes all of these, and whether any differs from what is there. free: for all, or each."""
+        each = free if isinstance(free, list) else [free] * len(values)
+        makes = [self.visit(value, one) for value, one in zip(values, each, strict=True)]
         kept = [value if make is None else None for value, make in zip(values, makes, strict=True)]
         made = lambda numbers: [x if make is None else make(numbers) for x, make in zip(kept, makes, strict=True)]
         return made, any(make is not None for make in makes)
@@ -307,11 +311,12 @@ def _record(reader: _Reader, value: Any, _: bool) -> Make:
     """A frozen dataclass, made without its checks."""
     kind, names = type(value), [field.name for field in fields(value)]
     users = not is_of_a_library(kind.__module__)
+    free = [users or field.metadata.get(HOLDS_NUMBERS, False) for field in fields(value)]
     reader.found.append(kind)
     if users:
         for part in members(kind, reader.seen):
             read(part, reader.found, reader.seen)
-    make, differs = reader.several([getattr(value, name) for name in names], users)
+    make, differs = reader.several([getattr(value, name) for name in names], free)
     if not differs:
         return None
 

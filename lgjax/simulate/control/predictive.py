@@ -6,7 +6,7 @@ Read first: `regulator/search.py`, whose iterations these are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from lgjax.execution.compiled import compiled
+from lgjax.execution.forms import NUMBERS
 from lgjax.integrators.field import state_dtype, strong
 from lgjax.numerics import checks
 from lgjax.simulate.control.augmented_lagrangian import Multipliers
@@ -94,14 +95,14 @@ class PredictiveController:
     steps: int
     running: Callable[..., Any] | None = None
     terminal: Callable[..., Any] | None = None
-    bounds: Any = None
+    bounds: Any = field(default=None, metadata=NUMBERS)
     equality: Stagewise | None = None
     inequality: Stagewise | None = None
     reference: Callable[[Array], Any] | None = None
     iterations: int = 2
     every: int = 1
     method: ILQR | FDDP = ILQR()  # noqa: RUF009 (a hashable value)
-    plan: Any = 0.0
+    plan: Any = field(default=0.0, metadata=NUMBERS)
 
     def __post_init__(self) -> None:
         checks.of_kind("system", self.system, ControlSystem)

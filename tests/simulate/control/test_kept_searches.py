@@ -127,6 +127,41 @@ def test_a_predictive_controller_of_another_model_compiles_nothing(programs):
     assert abs(float(first[0] - second[0])) > 1e-3
 
 
+@pytest.mark.parametrize(
+    "member",
+    [
+        lambda x: {"bounds": (np.array([-x]), np.array([x]))}, lambda x: {"bounds": (-x, x)},
+        lambda x: {"bounds": [[-x], [x]]}, lambda x: {"plan": np.array([x])}, lambda x: {"plan": x},
+        lambda x: {"plan": [x]},
+    ],
+    ids=["arrays", "floats", "lists", "plan", "number", "list"],
+)  # fmt: skip
+def test_in_rollout_other_bounds_and_plans_of_a_controller_take_the_program_that_is_there(programs, member):
+    """NumPy arrays, floats and lists are arguments as JAX arrays are."""
+    system = ControlSystem.of_model(HANGING, 0.05)
+    cost = lambda state: jnp.sum((state[0].joints - 2.0) ** 2)
+    start = lgjax.configuration(HANGING, joints=[0.5]), jnp.zeros(1)
+
+    def run(x):
+        options = {"steps": 4, "terminal": cost, "running": costs.control(weights=0.1), **member(x)}
+        controller = PredictiveController(system=system, iterations=1, **options)
+        return lgjax.rollout(HANGING, *start, controller, dt=0.05, steps=2).q.joints
+
+    first = run(0.5)
+    count, found = programs.of(run, 0.25)
+    assert count == 0
+    assert np.abs(found - first).max() > 1e-5
+    controller = PredictiveController(
+        system=system, iterations=1, steps=4, terminal=cost, running=costs.control(weights=0.1), **member(0.25)
+    )
+    (state, memory), joints = (start, controller.init(start)), [0.5]
+    for _ in range(2):
+        control, memory = controller.step(state, memory)
+        state = system.step(state, control)
+        joints.append(float(state[0].joints[0]))
+    np.testing.assert_allclose(found[:, 0], joints, rtol=1e-5)
+
+
 def test_inside_jit_and_vmap_a_search_is_the_same_and_compiles_once(programs):
     first, second = (jnp.array([[0.1, 0.3], [0.4, 0.5]]) + 0.1 * k for k in range(2))
     search = lambda x: arm_search(x[0], x[1], 0.0)
